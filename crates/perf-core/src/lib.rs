@@ -1,0 +1,1 @@
+//! An empty room, filled in the commits that follow.
