@@ -1,0 +1,286 @@
+//! tokio around a load loop: the runtime, signals, and the bound on silence.
+//!
+//! The only room of this crate that knows an async runtime. Nothing in it is
+//! on the timed path: signals and silence are watched by a task of their own,
+//! and the loop's task learns of them through one channel.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::load::Progress;
+
+/// How the thread of a runtime waits when no task is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wait {
+    /// It sleeps until the system wakes it.
+    #[default]
+    Sleep,
+    /// It looks for I/O again and again and never sleeps (busy polling).
+    Spin,
+}
+
+/// A runtime of one thread: the caller's.
+///
+/// With [`Wait::Spin`] a task that always yields keeps the thread awake, and
+/// the runtime looks for I/O on each of its turns.
+///
+/// # Errors
+/// When the system has no descriptors left for the event queue.
+pub fn current_thread(wait: Wait) -> io::Result<Runtime> {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all();
+    if wait == Wait::Spin {
+        builder.event_interval(1);
+    }
+    let runtime = builder.build()?;
+    if wait == Wait::Spin {
+        runtime.spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    Ok(runtime)
+}
+
+/// Runs `work` on `runtime` to its end, and does not wait for what it left
+/// behind (a name lookup that never answers must not keep the tool alive).
+pub fn run_to_end<F: Future>(runtime: Runtime, work: F) -> F::Output {
+    let output = runtime.block_on(work);
+    runtime.shutdown_background();
+    output
+}
+
+/// Ctrl-C and SIGTERM, from the moment of [`Interrupt::install`] on.
+#[derive(Debug, Clone)]
+pub struct Interrupt(watch::Receiver<bool>);
+
+impl Interrupt {
+    /// Takes the signals over from the system's default, which would end the
+    /// process without a report. Must be called inside a runtime.
+    ///
+    /// # Errors
+    /// When the system refuses the handler.
+    pub fn install() -> io::Result<Self> {
+        let signal = Signals::install()?;
+        let (sender, receiver) = watch::channel(false);
+        tokio::spawn(async move {
+            signal.wait().await;
+            // Nobody left to tell is fine: the tool is ending anyway.
+            let _ = sender.send(true);
+            sender.closed().await;
+        });
+        Ok(Self(receiver))
+    }
+
+    /// An interrupt that comes when the sender says `true`; for ends of a
+    /// measurement that live on another thread, and for tests.
+    #[must_use]
+    pub fn from_channel(receiver: watch::Receiver<bool>) -> Self {
+        Self(receiver)
+    }
+
+    /// Returns when the interrupt has come; at once if it came before.
+    pub async fn wait(&mut self) {
+        if self.0.wait_for(|&come| come).await.is_err() {
+            // The sender is gone without an interrupt: none will come.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn install() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn wait(mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(windows)]
+struct Signals {
+    ctrl_c: tokio::signal::windows::CtrlC,
+    ctrl_break: tokio::signal::windows::CtrlBreak,
+}
+
+#[cfg(windows)]
+impl Signals {
+    fn install() -> io::Result<Self> {
+        Ok(Self {
+            ctrl_c: tokio::signal::windows::ctrl_c()?,
+            ctrl_break: tokio::signal::windows::ctrl_break()?,
+        })
+    }
+
+    async fn wait(mut self) {
+        tokio::select! {
+            _ = self.ctrl_c.recv() => {}
+            _ = self.ctrl_break.recv() => {}
+        }
+    }
+}
+
+/// Why supervised work was stopped before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Ctrl-C or SIGTERM.
+    Interrupted,
+    /// No operation was completed for this long.
+    Silent(Duration),
+}
+
+/// What may stop supervised work.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// The signals.
+    pub interrupt: Interrupt,
+    /// The longest time without progress; `None` waits without end.
+    pub silence: Option<Duration>,
+}
+
+impl Watch {
+    /// Runs `work` to its end, unless a signal comes or `progress` stands
+    /// still for longer than the bound; then `work` is dropped where it is.
+    ///
+    /// # Errors
+    /// Why the work was stopped.
+    pub async fn supervise<F: Future>(
+        &self,
+        progress: Arc<Progress>,
+        work: F,
+    ) -> Result<F::Output, Stop> {
+        let (stop, stopped) = oneshot::channel();
+        let mut interrupt = self.interrupt.clone();
+        let silence = self.silence;
+        let watcher = tokio::spawn(async move {
+            let cause = tokio::select! {
+                () = interrupt.wait() => Stop::Interrupted,
+                idle = silent(silence, &progress) => Stop::Silent(idle),
+            };
+            // A receiver that is gone has its result already.
+            let _ = stop.send(cause);
+        });
+        tokio::select! {
+            biased;
+            output = work => {
+                watcher.abort();
+                Ok(output)
+            }
+            Ok(cause) = stopped => Err(cause),
+        }
+    }
+
+    /// Runs `work` to its end, unless a signal comes or it takes longer than
+    /// the bound; for the steps that have no progress to count.
+    ///
+    /// # Errors
+    /// Why the work was stopped.
+    pub async fn bounded<F: Future>(&self, work: F) -> Result<F::Output, Stop> {
+        self.supervise(Arc::default(), work).await
+    }
+}
+
+/// Returns when `progress` has stood still for `bound`, and says for how long.
+async fn silent(bound: Option<Duration>, progress: &Progress) -> Duration {
+    let Some(bound) = bound else {
+        return std::future::pending().await;
+    };
+    // A look every eighth of the bound overshoots by no more than that.
+    let period = (bound / 8).clamp(Duration::from_millis(1), Duration::from_millis(250));
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut seen = progress.completed();
+    let mut since: Instant = ticks.tick().await;
+    loop {
+        let now = ticks.tick().await;
+        let completed = progress.completed();
+        if completed != seen {
+            seen = completed;
+            since = now;
+        } else if now - since >= bound {
+            return now - since;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paused() -> Runtime {
+        Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+    }
+
+    fn watch_for(silence: Option<Duration>) -> (watch::Sender<bool>, Watch) {
+        let (sender, receiver) = watch::channel(false);
+        let interrupt = Interrupt::from_channel(receiver);
+        (sender, Watch { interrupt, silence })
+    }
+
+    #[test]
+    fn work_that_ends_in_time_is_not_stopped() {
+        let (_sender, watch) = watch_for(Some(Duration::from_secs(10)));
+        let result = paused().block_on(watch.bounded(async {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            7
+        }));
+        assert_eq!(result, Ok(7));
+    }
+
+    #[test]
+    fn silence_stops_the_work_within_an_eighth_of_the_bound() {
+        let (_sender, watch) = watch_for(Some(Duration::from_secs(1)));
+        let result = paused().block_on(watch.bounded(std::future::pending::<()>()));
+        let Err(Stop::Silent(idle)) = result else {
+            panic!("{result:?}");
+        };
+        assert!(
+            idle >= Duration::from_secs(1) && idle <= Duration::from_millis(1130),
+            "{idle:?}"
+        );
+    }
+
+    #[test]
+    fn an_interrupt_stops_the_work_even_if_it_came_before() {
+        let (sender, watch) = watch_for(None);
+        sender.send(true).unwrap();
+        let result = paused().block_on(watch.bounded(std::future::pending::<()>()));
+        assert_eq!(result, Err(Stop::Interrupted));
+    }
+
+    #[test]
+    fn a_spinning_runtime_still_runs_timers() {
+        let runtime = current_thread(Wait::Spin).unwrap();
+        let slept = run_to_end(runtime, async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            true
+        });
+        assert!(slept);
+    }
+}
