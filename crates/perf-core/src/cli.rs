@@ -1,6 +1,7 @@
 //! The command line that every tool shares: flags, their checked types, and
 //! `main` itself.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroU64;
@@ -13,12 +14,15 @@ use clap::error::ErrorKind;
 
 use crate::exit::{Exit, Failure};
 
-/// Parses the command line of a tool, runs it, and says how it ended: the
+/// Parses the command line of a tool (its name first), runs it, and says how it ended: the
 /// whole of each tool's `main`.
 ///
 /// A failure is one line on stderr that begins with the tool's name.
-pub fn run_main<A: Parser>(run: impl FnOnce(A) -> Result<Exit, Failure>) -> ExitCode {
-    let exit = match A::try_parse() {
+pub fn run_main<A: Parser>(
+    arguments: impl IntoIterator<Item = OsString>,
+    run: impl FnOnce(A) -> Result<Exit, Failure>,
+) -> ExitCode {
+    let exit = match A::try_parse_from(arguments) {
         Ok(args) => run(args).unwrap_or_else(|failure| {
             say::<A>(&failure);
             failure.exit()

@@ -32,6 +32,12 @@ impl Timestamp {
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// The point `duration` earlier, and no earlier than the clock's origin.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
 }
 
 impl Add<Duration> for Timestamp {

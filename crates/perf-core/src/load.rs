@@ -43,9 +43,9 @@ impl Progress {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Only the loop calls this: a plain store, no read-modify-write.
+    /// For the one who does the work: a plain store, no read-modify-write.
     #[inline]
-    fn set(&self, completed: u64) {
+    pub fn set(&self, completed: u64) {
         self.0.store(completed, Ordering::Relaxed);
     }
 }

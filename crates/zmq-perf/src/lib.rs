@@ -1,1 +1,18 @@
-//! An empty room, filled in the commits that follow.
+//! libzmq's performance tools in pure Rust: the library behind `local_lat`,
+//! `remote_lat`, `local_thr` and `remote_thr`.
+//!
+//! The way of one measurement: [`cli`] turns the command line into a plan,
+//! [`endpoint`] and [`transport`] reach the peer, one of the [`stack`]s carries
+//! the messages, [`latency`] and [`throughput`] are what is done over and over,
+//! and [`libzmq_text`] prints what upstream would print.
+
+pub mod cli;
+pub mod endpoint;
+pub mod error;
+pub mod latency;
+pub mod libzmq_text;
+mod loopback;
+pub mod session;
+pub mod stack;
+pub mod throughput;
+pub mod transport;

@@ -1,0 +1,5 @@
+//! The program `remote_thr`.
+
+fn main() -> std::process::ExitCode {
+    zmq_perf::cli::remote_thr()
+}

@@ -1,0 +1,121 @@
+//! What the ends of every measurement have in common: patience with the peer,
+//! and a word on stderr while they wait for it.
+
+use std::time::Duration;
+
+use perf_core::cli::note;
+use perf_core::load::Operation;
+use perf_core::runtime::{Halt, Interrupt, Watch};
+
+use crate::endpoint::Endpoint;
+use crate::error::{Done, Ended, Error};
+use crate::stack::{Socket, StackError, Step};
+
+/// How long a peer may be silent in the middle of a run, unless `--timeout`
+/// says otherwise.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// A peer that is there within this time is not worth a word.
+const NOTICE_AFTER: Duration = Duration::from_millis(300);
+
+/// How long an end waits for what.
+#[derive(Debug, Clone)]
+pub struct Patience {
+    /// Ctrl-C and SIGTERM.
+    pub interrupt: Interrupt,
+    /// `--timeout`
+    pub timeout: Option<Duration>,
+}
+
+impl Patience {
+    /// Until the peer is there: without end, unless `--timeout` says otherwise.
+    #[must_use]
+    pub fn waiting(&self) -> Watch {
+        Watch {
+            interrupt: self.interrupt.clone(),
+            silence: self.timeout,
+        }
+    }
+
+    /// In the middle of the run.
+    #[must_use]
+    pub fn running(&self) -> Watch {
+        Watch {
+            interrupt: self.interrupt.clone(),
+            silence: Some(self.timeout.unwrap_or(SILENCE)),
+        }
+    }
+}
+
+/// Connects an end, however late its peer starts, and says so if it has to
+/// wait.
+///
+/// # Errors
+/// Why there is no connection.
+pub async fn connect<T>(
+    socket: &Socket,
+    patience: &Patience,
+    done: Done,
+    open: impl Future<Output = Step<T>>,
+) -> Result<T, Ended> {
+    let endpoint = &socket.endpoint;
+    let noticed = async {
+        tokio::time::sleep(NOTICE_AFTER).await;
+        note(
+            socket.tool,
+            &format!("waiting for a peer at {endpoint}; none answers there yet"),
+        );
+        std::future::pending().await
+    };
+    let watch = patience.waiting();
+    let connected = watch.bounded(async {
+        tokio::select! {
+            result = open => result,
+            never = noticed => never,
+        }
+    });
+    match connected.await {
+        Ok(Ok(end)) => Ok(end),
+        Ok(Err(source)) => Err(Ended::Failed(Error::Connect {
+            endpoint: endpoint.clone(),
+            source,
+        })),
+        Err(stop) => Err(Ended::waiting(stop, endpoint, done)),
+    }
+}
+
+/// Binds an end, and says where it waits for its peer.
+///
+/// # Errors
+/// Why it is not bound.
+pub async fn bind<T>(
+    socket: &Socket,
+    open: impl Future<Output = Step<(T, Endpoint)>>,
+) -> Result<(T, Endpoint), Error> {
+    let (end, bound) = open.await.map_err(|source: StackError| Error::Bind {
+        endpoint: socket.endpoint.clone(),
+        source,
+    })?;
+    note(
+        socket.tool,
+        &format!("listening on {bound}, waiting for a peer"),
+    );
+    Ok((end, bound))
+}
+
+/// The first operation of an end that waits for its peer.
+///
+/// # Errors
+/// Why it did not come about.
+pub async fn first<O: Operation<Error = StackError>>(
+    operation: &mut O,
+    watch: &Watch,
+    endpoint: &Endpoint,
+    done: Done,
+) -> Result<(), Ended> {
+    match watch.bounded(operation.execute(1)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(source)) => Err(Ended::running(Halt::Failed(source), endpoint, done)),
+        Err(stop) => Err(Ended::waiting(stop, endpoint, done)),
+    }
+}
