@@ -5,47 +5,96 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{Args, Command, Parser};
 
 use crate::exit::{Exit, Failure};
+use crate::limit::{RATES, Rate, RunLimit};
+use crate::report::Report;
+use crate::report::outputs::OutputError;
 
-/// Parses the command line of a tool (its name first), runs it, and says how it ended: the
-/// whole of each tool's `main`.
+/// Parses the command line of a tool (its name first), runs it, and says how
+/// it ended: the whole of each tool's `main`.
 ///
-/// A failure is one line on stderr that begins with the tool's name.
+/// A failure is one line on stderr that begins with the tool's name, and with
+/// `--json` one document, whatever failed.
 pub fn run_main<A: Parser>(
     arguments: impl IntoIterator<Item = OsString>,
     run: impl FnOnce(A) -> Result<Exit, Failure>,
 ) -> ExitCode {
-    let exit = match A::try_parse_from(arguments) {
-        Ok(args) => run(args).unwrap_or_else(|failure| {
-            say::<A>(&failure);
-            failure.exit()
-        }),
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let result = match A::try_parse_from(&arguments) {
+        Ok(args) => run(args),
         Err(error) => refuse::<A>(&error),
     };
+    let exit = result.unwrap_or_else(|failure| {
+        let command = A::command();
+        note(command.get_name(), &failure);
+        if !failure.is_reported() {
+            report_failure(&command, &arguments, &failure);
+        }
+        failure.exit()
+    });
     exit.into()
 }
 
-/// Prints what clap has to say: help and version on stdout, an error as one
-/// line on stderr.
-fn refuse<A: Parser>(error: &clap::Error) -> Exit {
-    if matches!(
+/// The document of a run that failed before it had a report.
+fn report_failure(command: &Command, arguments: &[OsString], failure: &Failure) {
+    let Some(path) = arguments.iter().find_map(json_target) else {
+        return;
+    };
+    let mut report = Report::new(
+        command.get_name(),
+        command.get_version().unwrap_or_default(),
+    );
+    report.error = Some(failure.to_string());
+    let document = report.to_json();
+    // The failure is on stderr already; a second one has no place to go.
+    let _ = if is_stdout(&path) {
+        print(&document).is_ok()
+    } else {
+        std::fs::write(&path, document).is_ok()
+    };
+}
+
+/// Where an argument sends the JSON, if it does.
+fn json_target(argument: &OsString) -> Option<PathBuf> {
+    let text = argument.to_str()?;
+    match text.strip_prefix("--json")? {
+        "" => Some(PathBuf::from(STDOUT)),
+        rest => rest.strip_prefix('=').map(PathBuf::from),
+    }
+}
+
+/// The file name that stands for stdout.
+const STDOUT: &str = "-";
+
+/// Whether a path of `--json` stands for stdout.
+#[must_use]
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new(STDOUT)
+}
+
+/// Prints what clap has to say: help and version on stdout; an error becomes
+/// one line.
+fn refuse<A: Parser>(error: &clap::Error) -> Result<Exit, Failure> {
+    if !matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     ) {
-        return match error.print() {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Exit::Failure,
-            _ => Exit::Success,
-        };
+        return Err(Failure::usage(usage_line::<A>(error)));
     }
-    say::<A>(&usage_line::<A>(error));
-    Exit::Usage
+    match error.print() {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::run(&CannotPrint(error)))
+        }
+        _ => Ok(Exit::Success),
+    }
 }
 
 /// clap's message without its layout, and the usage.
@@ -67,11 +116,6 @@ fn usage_line<A: Parser>(error: &clap::Error) -> String {
     format!("{message}; usage: {usage} (--help tells more)")
 }
 
-fn say<A: Parser>(message: &impl fmt::Display) {
-    let command = A::command();
-    note(command.get_name(), message);
-}
-
 /// One line on stderr that begins with the tool's name: diagnostics, never
 /// results.
 pub fn note(tool: &str, message: &impl fmt::Display) {
@@ -83,24 +127,150 @@ pub fn note(tool: &str, message: &impl fmt::Display) {
 /// an error.
 ///
 /// # Errors
-/// [`Exit::Failure`] when stdout cannot be written, for example because the
-/// disk behind it is full.
-pub fn print(text: &str) -> Result<(), Failure> {
+/// When stdout cannot be written, for example because the disk behind it is
+/// full.
+pub fn print(text: &str) -> Result<(), OutputError> {
     let mut stdout = io::stdout().lock();
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
     {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::run(&CannotPrint(error)))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CannotPrint(error).into()),
         _ => Ok(()),
     }
 }
 
+/// Standard output cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the result to stdout")]
-struct CannotPrint(#[source] io::Error);
+pub struct CannotPrint(#[source] io::Error);
+
+/// Where the report of a run goes, beside the lines on stdout.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Report")]
+pub struct ReportArgs {
+    /// Print one JSON document, and nothing else, on stdout (or into FILE)
+    ///
+    /// Also when the run fails or is interrupted. Its shape is
+    /// docs/report.schema.json.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STDOUT)]
+    pub json: Option<PathBuf>,
+    /// Append one row to FILE; a new file gets a header line
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+}
+
+/// How a distribution is shown, for tools that have one.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Report")]
+pub struct DistributionArgs {
+    /// Print min, p50, p90, p99, p99.9, p99.99, max, mean and stddev on stderr
+    #[arg(long)]
+    pub percentiles: bool,
+    /// Write HdrHistogram's percentile table to FILE, for its plotter [us]
+    #[arg(long, value_name = "FILE")]
+    pub hgrm: Option<PathBuf>,
+}
+
+impl ReportArgs {
+    /// Whether single operations have to be timed for what is asked for.
+    #[must_use]
+    pub fn wants_times(&self, distribution: &DistributionArgs) -> bool {
+        self.json.is_some()
+            || self.csv.is_some()
+            || distribution.percentiles
+            || distribution.hgrm.is_some()
+    }
+}
+
+/// How long a measuring end measures, beside its count.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Run")]
+pub struct RunArgs {
+    /// Measure for this long, instead of a count
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// First do the same for so many operations, or for this long, and throw
+    /// the result away
+    #[arg(long, value_name = "N|TIME", value_parser = count_or_time)]
+    pub warmup: Option<RunLimit>,
+    /// Print a line on stderr for each interval of this length
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub interval: Option<Duration>,
+}
+
+/// The schedule of an open loop.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Run")]
+pub struct RateArgs {
+    /// Start N operations a second, whatever became of the ones before
+    ///
+    /// Each one's time then runs from its intended start, so that one that had
+    /// to wait for a late one shows that wait.
+    #[arg(long, value_name = "N", value_parser = rate)]
+    pub rate: Option<Rate>,
+}
+
+/// How long an end waits for the other.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Run")]
+pub struct PatienceArgs {
+    /// How long to wait for the other end, and for each of its messages
+    ///
+    /// Without it the tool waits for its peer without end, and gives up 10 s
+    /// after the peer fell silent in the middle of the run.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+}
+
+impl RunArgs {
+    /// What limits the run: the count, or the duration in its place.
+    ///
+    /// # Errors
+    /// Neither; or both, unless a rate makes them the same.
+    pub fn limit(
+        &self,
+        count: Option<NonZeroU64>,
+        rate: Option<Rate>,
+    ) -> Result<RunLimit, Failure> {
+        match (count, self.duration) {
+            (Some(count), None) => Ok(RunLimit::Count(count)),
+            (None, Some(duration)) => Ok(RunLimit::Elapsed(duration)),
+            (None, None) => Err(Failure::usage("give a count or --duration")),
+            (Some(count), Some(duration)) => match rate {
+                Some(rate) if rate.due(count.get()) == duration => Ok(RunLimit::Count(count)),
+                Some(rate) => Err(Failure::usage(format!(
+                    "a count of {count} at --rate {} takes {} and not {}; leave the count or --duration out",
+                    rate.per_second(),
+                    humantime::format_duration(rate.due(count.get())),
+                    humantime::format_duration(duration),
+                ))),
+                None => Err(Failure::usage(
+                    "a count and --duration exclude each other; leave one out",
+                )),
+            },
+        }
+    }
+}
+
+/// A count, or a length of time with its unit.
+fn count_or_time(text: &str) -> Result<RunLimit, String> {
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        return positive_count(text).map(RunLimit::Count);
+    }
+    duration(text).map(RunLimit::Elapsed)
+}
+
+/// Operations a second, as a clap value parser.
+fn rate(text: &str) -> Result<Rate, String> {
+    text.parse().ok().and_then(Rate::new).ok_or_else(|| {
+        format!(
+            "expected operations a second, from {} to {}",
+            RATES.start(),
+            RATES.end()
+        )
+    })
+}
 
 /// A number that is not 0, as a clap value parser; says its bounds when it
 /// refuses.

@@ -95,6 +95,17 @@ impl Clock for MonotonicClock {
     }
 }
 
+/// What one reading of a clock costs: the mean of many, which a warning is
+/// about when it is large.
+pub fn cost_of_reading(clock: &impl Clock) -> Duration {
+    const READINGS: u32 = 1000;
+    let started = clock.now();
+    for _ in 1..READINGS {
+        std::hint::black_box(clock.now());
+    }
+    clock.now().since(started) / READINGS
+}
+
 /// A clock that stands still until a test moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock {

@@ -43,6 +43,7 @@ impl From<Exit> for ExitCode {
 pub struct Failure {
     exit: Exit,
     message: String,
+    reported: bool,
 }
 
 impl Failure {
@@ -51,6 +52,7 @@ impl Failure {
         Self {
             exit: Exit::Usage,
             message: error.to_string(),
+            reported: false,
         }
     }
 
@@ -59,7 +61,23 @@ impl Failure {
         Self {
             exit: Exit::Failure,
             message: one_line(error),
+            reported: false,
         }
+    }
+
+    /// The same failure, which is in a report already.
+    #[must_use]
+    pub fn reported(self) -> Self {
+        Self {
+            reported: true,
+            ..self
+        }
+    }
+
+    /// Whether it is in a report already.
+    #[must_use]
+    pub const fn is_reported(&self) -> bool {
+        self.reported
     }
 
     /// How the tool exits.

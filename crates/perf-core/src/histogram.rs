@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::units::nanos;
+use crate::units::{nanos, rounded};
 
 /// The longest duration that a histogram holds apart from longer ones.
 ///
@@ -80,6 +80,12 @@ impl LatencyHistogram {
     #[must_use]
     pub const fn clipped(&self) -> u64 {
         self.clipped
+    }
+
+    /// The mean of the samples; `None` when there are none.
+    #[must_use]
+    pub fn mean(&self) -> Option<Duration> {
+        (!self.is_empty()).then(|| Duration::from_nanos(rounded(self.counts.mean())))
     }
 
     /// The counts, for renderers.

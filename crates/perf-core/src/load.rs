@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Clock, Timestamp};
-use crate::limit::{RunLimit, StopReason};
+use crate::limit::{Rate, RunLimit, StopReason};
 use crate::recorder::{Recorder, Sample};
 
 /// How many operations may pass between two looks at the clock of a run that
@@ -175,6 +175,61 @@ where
     Ok(())
 }
 
+/// Waits for points in time; the open loop has no runtime of its own.
+pub trait Pacer {
+    /// Returns at `due` or as soon after it as it can; at once if it is past.
+    fn until(&mut self, due: Timestamp) -> impl Future<Output = ()>;
+}
+
+/// Runs `operation` at `rate` until `limit`: each operation is due at its
+/// point of the schedule, whatever became of the ones before, and its sample
+/// runs from there. So an operation that had to wait for a late one shows that
+/// wait (no coordinated omission).
+///
+/// One operation is under way at a time; one whose time comes earlier starts
+/// as soon as the one before has ended. The elapsed time is at least the whole
+/// length of the schedule.
+///
+/// # Errors
+/// The first failure of the operation. `run` still holds what was done before.
+pub async fn open_loop<O, C, R>(
+    operation: &mut O,
+    rate: Rate,
+    limit: RunLimit,
+    pacer: &mut impl Pacer,
+    run: &mut Run<C, R>,
+) -> Result<(), O::Error>
+where
+    O: Operation,
+    C: Clock,
+    R: Recorder,
+{
+    let target = limit.count().unwrap_or(u64::MAX);
+    let started = run.clock.now();
+    let deadline = limit.elapsed().map(|duration| started + duration);
+    run.started = Some(started);
+    let mut completed = 0;
+    while completed < target {
+        let intended = started + rate.due(completed);
+        if deadline.is_some_and(|deadline| intended >= deadline) {
+            break;
+        }
+        pacer.until(intended).await;
+        let started = run.clock.now();
+        completed += operation.execute(1).await?;
+        if R::TIMED {
+            run.recorder.record(Sample {
+                intended,
+                started,
+                ended: run.clock.now(),
+            });
+        }
+        run.progress.set(completed);
+    }
+    run.ended = Some(run.clock.now().max(started + rate.due(completed)));
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU64;
@@ -290,6 +345,72 @@ mod tests {
         let (measurement, recorder) = run.finish(StopReason::Failed);
         assert_eq!((measurement.completed, measurement.elapsed), (3, MICRO * 3));
         assert_eq!(recorder.response().len(), 3);
+    }
+
+    /// Moves the clock to the point that is waited for.
+    struct Jump<'a>(&'a ManualClock);
+
+    impl Pacer for Jump<'_> {
+        async fn until(&mut self, due: Timestamp) {
+            self.0.advance(due.since(self.0.now()));
+        }
+    }
+
+    /// Takes 1 us, but the one at `stalls_at` takes 10 ms.
+    struct Stalling<'a> {
+        clock: &'a ManualClock,
+        stalls_at: u64,
+        calls: u64,
+    }
+
+    impl Operation for Stalling<'_> {
+        type Error = ();
+
+        async fn execute(&mut self, _: u64) -> Result<u64, ()> {
+            self.calls += 1;
+            let stalls = self.calls == self.stalls_at;
+            self.clock
+                .advance(if stalls { MICRO * 10_000 } else { MICRO });
+            Ok(1)
+        }
+    }
+
+    #[test]
+    fn a_stall_shows_in_every_operation_that_it_delayed() {
+        let clock = ManualClock::default();
+        let mut operation = Stalling {
+            clock: &clock,
+            stalls_at: 500,
+            calls: 0,
+        };
+        let mut run = Run::new(&clock, HistogramRecorder::open_loop());
+        let rate = Rate::new(1000.0).unwrap();
+        let mut pacer = Jump(&clock);
+        let limit = count(1000);
+        block_on(open_loop(&mut operation, rate, limit, &mut pacer, &mut run)).unwrap();
+        let (measurement, recorder) = run.finish(StopReason::Complete);
+        assert_eq!(measurement.completed, 1000);
+        assert_eq!(measurement.elapsed, MICRO * 1_000_000);
+        let slower_than_100_us = |histogram: &crate::histogram::LatencyHistogram| {
+            histogram.len() - histogram.counts().count_between(0, 100_000)
+        };
+        // 10 ms at 1000/s: the stalled one and the 9 that were due meanwhile.
+        assert_eq!(slower_than_100_us(recorder.response()), 10);
+        assert_eq!(slower_than_100_us(recorder.service().unwrap()), 1);
+    }
+
+    #[test]
+    fn an_open_loop_limited_in_time_keeps_to_its_schedule() {
+        let clock = ManualClock::default();
+        let mut operation = Scripted::new(&clock, MICRO);
+        let mut run = Run::new(&clock, Discard);
+        let rate = Rate::new(100.0).unwrap();
+        let limit = RunLimit::Elapsed(Duration::from_secs(2));
+        let mut pacer = Jump(&clock);
+        block_on(open_loop(&mut operation, rate, limit, &mut pacer, &mut run)).unwrap();
+        let (measurement, _) = run.finish(StopReason::Complete);
+        assert_eq!(measurement.completed, 200);
+        assert_eq!(measurement.elapsed, Duration::from_secs(2));
     }
 
     #[test]

@@ -13,10 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::clock::{Clock, MonotonicClock};
-use crate::limit::{RunLimit, StopReason};
-use crate::load::{Measurement, Operation, Progress, Run, closed_loop};
-use crate::recorder::Recorder;
+use crate::load::Progress;
 
 /// How the thread of a runtime waits when no task is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -202,67 +199,6 @@ impl Watch {
     /// Why the work was stopped.
     pub async fn bounded<F: Future>(&self, work: F) -> Result<F::Output, Stop> {
         self.supervise(Arc::default(), work).await
-    }
-}
-
-/// Why a measurement is not whole.
-#[derive(Debug)]
-pub enum Halt<E> {
-    /// It was stopped from outside.
-    Stopped(Stop),
-    /// An operation failed.
-    Failed(E),
-}
-
-impl<E> Halt<E> {
-    /// The reason, as a measurement carries it.
-    pub const fn reason(&self) -> StopReason {
-        match self {
-            Self::Stopped(Stop::Interrupted) => StopReason::Interrupted,
-            Self::Stopped(Stop::Silent(_)) | Self::Failed(_) => StopReason::Failed,
-        }
-    }
-}
-
-/// What a timed loop left behind, whole or not.
-#[derive(Debug)]
-pub struct Finished<R, E> {
-    /// What was done until the end.
-    pub measurement: Measurement,
-    /// The samples.
-    pub recorder: R,
-    /// Why it is not whole, if it is not.
-    pub halt: Option<Halt<E>>,
-}
-
-/// Runs the timed loop under `watch`: the only place that does.
-///
-/// Time that passed in silence before a stop is no part of the measurement.
-pub async fn measure<O: Operation, R: Recorder>(
-    operation: &mut O,
-    limit: RunLimit,
-    recorder: R,
-    watch: &Watch,
-) -> Finished<R, O::Error> {
-    let clock = MonotonicClock::new();
-    let mut run = Run::new(clock, recorder);
-    let progress = run.progress();
-    let result = watch
-        .supervise(progress, closed_loop(operation, limit, &mut run))
-        .await;
-    let now = clock.now();
-    let (halt, ended) = match result {
-        Ok(Ok(())) => (None, now),
-        Ok(Err(error)) => (Some(Halt::Failed(error)), now),
-        Err(stop @ Stop::Interrupted) => (Some(Halt::Stopped(stop)), now),
-        Err(stop @ Stop::Silent(idle)) => (Some(Halt::Stopped(stop)), now.before(idle)),
-    };
-    let reason = halt.as_ref().map_or(StopReason::Complete, Halt::reason);
-    let (measurement, recorder) = run.finish_at(reason, ended);
-    Finished {
-        measurement,
-        recorder,
-        halt,
     }
 }
 

@@ -1,11 +1,12 @@
 //! What can end a tool before its time, each as one line that says what was
 //! tried, what happened and what to do.
 
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::time::Duration;
 
-use perf_core::exit::Failure;
-use perf_core::runtime::{Halt, Stop};
+use perf_core::measure::Halt;
+use perf_core::runtime::Stop;
 
 use crate::endpoint::Endpoint;
 use crate::stack::StackError;
@@ -68,15 +69,18 @@ pub enum Error {
 pub struct Done {
     /// Operations completed.
     pub completed: u64,
-    /// Operations asked for.
-    pub of: u64,
+    /// Operations asked for, where a count was.
+    pub of: Option<u64>,
     /// What they are.
     pub what: &'static str,
 }
 
-impl std::fmt::Display for Done {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} of {} {}", self.completed, self.of, self.what)
+impl Display for Done {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.of {
+            Some(of) => write!(f, "{} of {of} {}", self.completed, self.what),
+            None => write!(f, "{} {}", self.completed, self.what),
+        }
     }
 }
 
@@ -84,12 +88,6 @@ impl std::fmt::Display for Done {
 fn human(duration: Duration) -> humantime::FormattedDuration {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis))
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::run(&error)
-    }
 }
 
 /// Why an end stopped before it was done.

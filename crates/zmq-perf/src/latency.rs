@@ -1,42 +1,22 @@
 //! Ping-pong: one end sends a message and waits for it to come back, over and
 //! over. Upstream: `perf/remote_lat.cpp`, `perf/local_lat.cpp`.
 
-use std::num::NonZeroU64;
-use std::time::Duration;
-
 use perf_core::limit::RunLimit;
-use perf_core::load::{Measurement, Operation};
-use perf_core::recorder::Discard;
-use perf_core::runtime::measure;
-use perf_core::summary::mean;
+use perf_core::load::Operation;
+use perf_core::measure::{Plan, measure};
 
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
-use crate::libzmq_text;
 use crate::loopback::OtherEnd;
-use crate::session::{self, Patience};
+use crate::session::{self, Measured, Patience};
 use crate::stack::{Reply, Request, Socket, Stack, StackError};
-
-/// What the measuring end has measured.
-#[derive(Debug, Clone, Copy)]
-pub struct RoundTrips {
-    /// From the first send to the last reply, by the measuring end's clock.
-    pub measurement: Measurement,
-}
-
-impl RoundTrips {
-    /// Half of the mean round trip; `None` when none was completed.
-    #[must_use]
-    pub fn latency(&self) -> Option<Duration> {
-        mean(&self.measurement).map(libzmq_text::one_way)
-    }
-}
 
 struct RoundTrip<R>(R);
 
 impl<R: Request> Operation for RoundTrip<R> {
     type Error = StackError;
 
+    #[inline]
     async fn execute(&mut self, _: u64) -> Result<u64, StackError> {
         self.0.round_trip().await.map(|()| 1)
     }
@@ -47,90 +27,87 @@ struct Serve<R>(R);
 impl<R: Reply> Operation for Serve<R> {
     type Error = StackError;
 
+    #[inline]
     async fn execute(&mut self, _: u64) -> Result<u64, StackError> {
         self.0.serve().await.map(|()| 1)
     }
 }
 
-/// How far a count of round trips came.
+/// How far a number of round trips came.
 #[must_use]
-pub const fn done(completed: u64, of: NonZeroU64) -> Done {
+pub const fn done(completed: u64, limit: RunLimit) -> Done {
     Done {
         completed,
-        of: of.get(),
+        of: limit.count(),
         what: "round trips",
     }
 }
 
-/// The end that measures: connects, and makes `count` round trips.
+/// The end that measures: connects, and makes round trips as planned.
 ///
 /// # Errors
 /// When there was nothing to measure. A run that ends early still has its
-/// result, beside the reason.
+/// result.
 pub async fn request<S: Stack>(
     socket: &Socket,
-    count: NonZeroU64,
+    plan: &Plan,
     patience: &Patience,
-) -> Result<(RoundTrips, Option<Ended>), Ended> {
-    let end = session::connect(
-        socket,
-        patience,
-        done(0, count),
-        S::Request::connect(socket),
-    )
-    .await?;
-    let limit = RunLimit::Count(count);
-    let finished = measure(&mut RoundTrip(end), limit, Discard, &patience.running()).await;
-    let measurement = finished.measurement;
-    let ended = finished
-        .halt
-        .map(|halt| Ended::running(halt, &socket.endpoint, done(measurement.completed, count)));
-    Ok((RoundTrips { measurement }, ended))
-}
-
-/// The end that sends everything back: binds, tells `on_bound` where, and
-/// serves `count` round trips.
-///
-/// # Errors
-/// Why it did not serve them all.
-pub async fn reply<S: Stack>(
-    socket: &Socket,
-    count: NonZeroU64,
-    patience: &Patience,
-    on_bound: impl FnOnce(&Endpoint),
-) -> Result<(), Ended> {
-    let (end, bound) = session::bind(socket, S::Reply::bind(socket)).await?;
-    on_bound(&bound);
-    let mut serve = Serve(end);
-    session::first(&mut serve, &patience.waiting(), &bound, done(0, count)).await?;
-    let Some(rest) = NonZeroU64::new(count.get() - 1) else {
-        return Ok(());
-    };
-    let limit = RunLimit::Count(rest);
-    let finished = measure(&mut serve, limit, Discard, &patience.running()).await;
-    let completed = finished.measurement.completed + 1;
-    finished.halt.map_or(Ok(()), |halt| {
-        Err(Ended::running(halt, &bound, done(completed, count)))
+) -> Result<Measured, Ended> {
+    let nothing = done(0, plan.limit);
+    let end = session::connect(socket, patience, nothing, S::Request::connect(socket)).await?;
+    Ok(Measured {
+        finished: measure(&mut RoundTrip(end), plan, &patience.running()).await,
+        untimed: 0,
+        endpoint: socket.endpoint.clone(),
     })
 }
 
-/// Both ends in one process: the other on its own thread.
+/// The end that sends everything back: binds, tells `on_bound` where, and
+/// serves as many round trips as planned; without a count until its last peer
+/// has closed the connection.
+///
+/// # Errors
+/// When it did not serve one.
+pub async fn reply<S: Stack>(
+    socket: &Socket,
+    plan: &Plan,
+    patience: &Patience,
+    on_bound: impl FnOnce(&Endpoint),
+) -> Result<Measured, Ended> {
+    let (end, bound) = session::bind(socket, S::Reply::bind(socket)).await?;
+    on_bound(&bound);
+    let mut serve = Serve(end);
+    let nothing = done(0, plan.limit);
+    session::first(&mut serve, &patience.waiting(), &bound, nothing).await?;
+    let mut measured = session::rest(&mut serve, plan, patience, bound).await;
+    if plan.limit == RunLimit::Endless {
+        measured.end_with_peer();
+    }
+    Ok(measured)
+}
+
+/// Both ends in one process: the other on its own thread, until this one
+/// closes its connection.
 ///
 /// # Errors
 /// As [`request`].
 pub(crate) async fn loopback<S: Stack>(
     socket: &Socket,
-    count: NonZeroU64,
+    plan: &Plan,
     patience: &Patience,
-) -> Result<(RoundTrips, Option<Ended>), Ended> {
+) -> Result<Measured, Ended> {
     let (tell, told) = tokio::sync::oneshot::channel();
     let theirs = (socket.clone(), patience.clone());
+    let their_plan = Plan::bare(RunLimit::Endless, plan.show.wording);
     let other = OtherEnd::start(move || async move {
         let on_bound = |bound: &Endpoint| {
             // Nobody listens any more when this process is ending.
             let _ = tell.send(bound.clone());
         };
-        reply::<S>(&theirs.0, count, &theirs.1, on_bound).await
+        let mut served = reply::<S>(&theirs.0, &their_plan, &theirs.1, on_bound).await?;
+        served
+            .ended(done(served.completed(), their_plan.limit))
+            .map_or(Ok(()), Err)
     })?;
     let Ok(endpoint) = told.await else {
         other.join()?;
@@ -140,9 +117,9 @@ pub(crate) async fn loopback<S: Stack>(
         endpoint,
         ..socket.clone()
     };
-    let (trips, ended) = request::<S>(&ours, count, patience).await?;
-    if ended.is_none() {
+    let measured = request::<S>(&ours, plan, patience).await?;
+    if measured.finished.halt.is_none() {
         other.join()?;
     }
-    Ok((trips, ended))
+    Ok(measured)
 }

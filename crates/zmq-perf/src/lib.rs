@@ -1,12 +1,13 @@
 //! libzmq's performance tools in pure Rust: the library behind `local_lat`,
 //! `remote_lat`, `local_thr` and `remote_thr`.
 //!
-//! The way of one measurement: [`cli`] turns the command line into a plan,
+//! The way of one measurement: `cli` turns the command line into a plan,
 //! [`endpoint`] and [`transport`] reach the peer, one of the [`stack`]s carries
 //! the messages, [`latency`] and [`throughput`] are what is done over and over,
-//! and [`libzmq_text`] prints what upstream would print.
+//! [`libzmq_text`] says what upstream would print, and [`tool`] puts it all
+//! together.
 
-pub mod cli;
+mod cli;
 pub mod endpoint;
 pub mod error;
 pub mod latency;
@@ -14,5 +15,7 @@ pub mod libzmq_text;
 mod loopback;
 pub mod session;
 pub mod stack;
+pub mod stamp;
 pub mod throughput;
+pub mod tool;
 pub mod transport;

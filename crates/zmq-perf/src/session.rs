@@ -1,11 +1,14 @@
 //! What the ends of every measurement have in common: patience with the peer,
 //! and a word on stderr while they wait for it.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use perf_core::cli::note;
+use perf_core::limit::{RunLimit, StopReason};
 use perf_core::load::Operation;
-use perf_core::runtime::{Halt, Interrupt, Watch};
+use perf_core::measure::{Finished, Halt, Plan, measure};
+use perf_core::runtime::{Interrupt, Watch};
 
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
@@ -117,5 +120,80 @@ pub async fn first<O: Operation<Error = StackError>>(
         Ok(Ok(_)) => Ok(()),
         Ok(Err(source)) => Err(Ended::running(Halt::Failed(source), endpoint, done)),
         Err(stop) => Err(Ended::waiting(stop, endpoint, done)),
+    }
+}
+
+/// What is left of a plan behind the untimed first operation.
+pub async fn rest<O: Operation<Error = StackError>>(
+    operation: &mut O,
+    plan: &Plan,
+    patience: &Patience,
+    endpoint: Endpoint,
+) -> Measured {
+    let limit = match plan.limit {
+        RunLimit::Count(count) => NonZeroU64::new(count.get() - 1).map(RunLimit::Count),
+        other => Some(other),
+    };
+    let finished = match limit {
+        Some(limit) => {
+            let plan = Plan { limit, ..*plan };
+            measure(operation, &plan, &patience.running()).await
+        }
+        None => Finished::nothing(None, None),
+    };
+    Measured {
+        finished,
+        untimed: 1,
+        endpoint,
+    }
+}
+
+/// How long an end that has measured long enough still takes what comes, so
+/// that the sender can end by itself.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Takes and forgets what still comes until the peer closes.
+pub async fn drain<O: Operation<Error = StackError>>(operation: &mut O, patience: &Patience) {
+    let watch = Watch {
+        silence: Some(DRAIN),
+        ..patience.running()
+    };
+    // The measurement is over: how the draining ends changes nothing.
+    let _ = watch
+        .bounded(async { while operation.execute(u64::MAX).await.is_ok() {} })
+        .await;
+}
+
+/// What one end measured, and where.
+#[derive(Debug)]
+pub struct Measured {
+    /// The measurement, whole or not.
+    pub finished: Finished<StackError>,
+    /// Operations before it that were not timed: the first of an end that
+    /// waited for its peer.
+    pub untimed: u64,
+    /// The endpoint, with what the system chose.
+    pub endpoint: Endpoint,
+}
+
+impl Measured {
+    /// Operations completed, the untimed ones included.
+    #[must_use]
+    pub const fn completed(&self) -> u64 {
+        self.finished.measurement.completed + self.untimed
+    }
+
+    /// Takes the end of the peer for the end of the run.
+    pub fn end_with_peer(&mut self) {
+        if let Some(Halt::Failed(StackError::PeerClosed)) = self.finished.halt {
+            self.finished.halt = None;
+            self.finished.measurement.stop = StopReason::Complete;
+        }
+    }
+
+    /// Why the run is not whole, if it is not.
+    pub fn ended(&mut self, done: Done) -> Option<Ended> {
+        let halt = self.finished.halt.take()?;
+        Some(Ended::running(halt, &self.endpoint, done))
     }
 }

@@ -1,123 +1,116 @@
 //! Flood: one end sends as fast as it can, the other measures how fast the
 //! messages arrive. Upstream: `perf/remote_thr.cpp`, `perf/local_thr.cpp`.
 
-use std::num::NonZeroU64;
-use std::time::Duration;
-
-use perf_core::limit::{RunLimit, StopReason};
-use perf_core::load::{Measurement, Operation};
-use perf_core::recorder::Discard;
-use perf_core::runtime::{Halt, measure};
+use perf_core::limit::RunLimit;
+use perf_core::load::Operation;
+use perf_core::measure::{Halt, Plan, measure};
 
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
 use crate::loopback::OtherEnd;
-use crate::session::{self, Patience};
+use crate::session::{self, Measured, Patience};
 use crate::stack::{Pull, Push, Socket, Stack, StackError};
+use crate::stamp::{Fill, Visit};
 
-/// What the receiving end has measured.
-#[derive(Debug, Clone, Copy)]
-pub struct Messages {
-    /// How many arrived, the first included.
-    pub received: u64,
-    /// Those behind the first: the clock started when the first had arrived.
-    pub measurement: Measurement,
+struct PullSome<'a, P, V> {
+    end: P,
+    visit: &'a mut V,
 }
 
-struct PullSome<P>(P);
-
-impl<P: Pull> Operation for PullSome<P> {
+impl<P: Pull, V: Visit> Operation for PullSome<'_, P, V> {
     type Error = StackError;
 
     #[inline]
     async fn execute(&mut self, at_most: u64) -> Result<u64, StackError> {
-        self.0.pull(at_most).await
+        self.end.pull(at_most, self.visit).await
     }
 }
 
-struct PushSome<P>(P);
+struct PushSome<P, F> {
+    end: P,
+    fill: F,
+}
 
-impl<P: Push> Operation for PushSome<P> {
+impl<P: Push, F: Fill> Operation for PushSome<P, F> {
     type Error = StackError;
 
     #[inline]
     async fn execute(&mut self, at_most: u64) -> Result<u64, StackError> {
-        self.0.push(at_most).await
+        self.end.push(at_most, &mut self.fill).await
     }
 }
 
-/// How far a count of messages came.
+/// How far a number of messages came.
 #[must_use]
-pub const fn done(completed: u64, of: NonZeroU64) -> Done {
+pub const fn done(completed: u64, limit: RunLimit) -> Done {
     Done {
         completed,
-        of: of.get(),
+        of: limit.count(),
         what: "messages",
     }
 }
 
-/// The end that measures: binds, tells `on_bound` where, and receives `count`
-/// messages.
+/// The end that measures: binds, tells `on_bound` where, and receives as
+/// planned, the untimed first message included in a count.
+///
+/// A run that is limited in time ends early when the last peer has closed its
+/// connection, and otherwise takes what still comes before it closes its own.
 ///
 /// # Errors
 /// When there was nothing to measure. A run that ends early still has its
-/// result, beside the reason.
+/// result.
 pub async fn receive<S: Stack>(
     socket: &Socket,
-    count: NonZeroU64,
+    plan: &Plan,
     patience: &Patience,
+    visit: &mut impl Visit,
     on_bound: impl FnOnce(&Endpoint) -> Result<(), Error>,
-) -> Result<(Messages, Option<Ended>), Ended> {
+) -> Result<Measured, Ended> {
     let (end, bound) = session::bind(socket, S::Pull::bind(socket)).await?;
     on_bound(&bound)?;
-    let mut pull = PullSome(end);
-    session::first(&mut pull, &patience.waiting(), &bound, done(0, count)).await?;
-    let mut messages = Messages {
-        received: 1,
-        measurement: Measurement {
-            completed: 0,
-            elapsed: Duration::ZERO,
-            stop: StopReason::Complete,
-        },
-    };
-    let Some(rest) = NonZeroU64::new(count.get() - 1) else {
-        return Ok((messages, None));
-    };
-    let limit = RunLimit::Count(rest);
-    let finished = measure(&mut pull, limit, Discard, &patience.running()).await;
-    messages.measurement = finished.measurement;
-    messages.received += finished.measurement.completed;
-    let ended = finished
-        .halt
-        .map(|halt| Ended::running(halt, &bound, done(messages.received, count)));
-    Ok((messages, ended))
+    let mut pull = PullSome { end, visit };
+    let nothing = done(0, plan.limit);
+    session::first(&mut pull, &patience.waiting(), &bound, nothing).await?;
+    let mut measured = session::rest(&mut pull, plan, patience, bound).await;
+    if plan.limit.elapsed().is_some() {
+        measured.end_with_peer();
+        if measured.finished.halt.is_none() {
+            session::drain(&mut pull, patience).await;
+        }
+    }
+    Ok(measured)
 }
 
-/// The end that sends: connects, sends `count` messages, and returns when the
-/// last has left.
+/// The end that sends: connects, sends as planned, and returns when the last
+/// message has left.
 ///
 /// # Errors
-/// Why not all have left.
+/// When there was nothing to send to. A run that ends early still has its
+/// result.
 pub async fn send<S: Stack>(
     socket: &Socket,
-    count: NonZeroU64,
+    plan: &Plan,
     patience: &Patience,
-) -> Result<(), Ended> {
-    let end = session::connect(socket, patience, done(0, count), S::Push::connect(socket)).await?;
-    let mut push = PushSome(end);
+    fill: impl Fill,
+) -> Result<Measured, Ended> {
+    let nothing = done(0, plan.limit);
+    let end = session::connect(socket, patience, nothing, S::Push::connect(socket)).await?;
+    let mut push = PushSome { end, fill };
     let watch = patience.running();
-    let finished = measure(&mut push, RunLimit::Count(count), Discard, &watch).await;
-    let completed = finished.measurement.completed;
-    let ended = |halt| Ended::running(halt, &socket.endpoint, done(completed, count));
-    if let Some(halt) = finished.halt {
-        return Err(ended(halt));
+    let mut measured = Measured {
+        finished: measure(&mut push, plan, &watch).await,
+        untimed: 0,
+        endpoint: socket.endpoint.clone(),
+    };
+    if measured.finished.halt.is_none() {
+        let left = push.end.left();
+        measured.finished.halt = match watch.supervise(left, push.end.finish()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(source)) => Some(Halt::Failed(source)),
+            Err(stop) => Some(Halt::Stopped(stop)),
+        };
     }
-    let left = push.0.left();
-    match watch.supervise(left, push.0.finish()).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(source)) => Err(ended(Halt::Failed(source))),
-        Err(stop) => Err(ended(Halt::Stopped(stop))),
-    }
+    Ok(measured)
 }
 
 /// Both ends in one process: the other on its own thread.
@@ -126,9 +119,12 @@ pub async fn send<S: Stack>(
 /// As [`receive`].
 pub(crate) async fn loopback<S: Stack>(
     socket: &Socket,
-    count: NonZeroU64,
+    plan: &Plan,
     patience: &Patience,
-) -> Result<(Messages, Option<Ended>), Ended> {
+    visit: &mut impl Visit,
+    fill: impl Fill,
+) -> Result<Measured, Ended> {
+    let their_plan = Plan::bare(sent_for(plan), plan.show.wording);
     let mut other = None;
     let start = |bound: &Endpoint| {
         let theirs = Socket {
@@ -136,13 +132,35 @@ pub(crate) async fn loopback<S: Stack>(
             ..socket.clone()
         };
         let patience = patience.clone();
-        let send = move || async move { send::<S>(&theirs, count, &patience).await };
+        let send = move || async move {
+            let mut sent = send::<S>(&theirs, &their_plan, &patience, fill).await?;
+            if their_plan.limit == RunLimit::Endless {
+                sent.end_with_peer();
+            }
+            sent.ended(done(sent.completed(), their_plan.limit))
+                .map_or(Ok(()), Err)
+        };
         other = Some(OtherEnd::start(send)?);
         Ok(())
     };
-    let (messages, ended) = receive::<S>(socket, count, patience, start).await?;
-    if let (None, Some(other)) = (&ended, other) {
+    let measured = receive::<S>(socket, plan, patience, visit, start).await?;
+    if let (None, Some(other)) = (&measured.finished.halt, other) {
         other.join()?;
     }
-    Ok((messages, ended))
+    Ok(measured)
+}
+
+/// What the sender has to send for a receiver with this plan. Where a count
+/// and a time are mixed it cannot know, and goes on until the receiver closes.
+fn sent_for(plan: &Plan) -> RunLimit {
+    match (plan.limit, plan.warmup) {
+        (limit, None) => limit,
+        (RunLimit::Count(count), Some(RunLimit::Count(warmup))) => {
+            RunLimit::Count(count.saturating_add(warmup.get()))
+        }
+        (RunLimit::Elapsed(length), Some(RunLimit::Elapsed(warmup))) => {
+            RunLimit::Elapsed(length + warmup)
+        }
+        _ => RunLimit::Endless,
+    }
 }

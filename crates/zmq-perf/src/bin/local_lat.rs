@@ -1,5 +1,5 @@
 //! The program `local_lat`.
 
 fn main() -> std::process::ExitCode {
-    zmq_perf::cli::local_lat()
+    zmq_perf::tool::local_lat()
 }

@@ -1,5 +1,5 @@
 //! The program `local_thr`.
 
 fn main() -> std::process::ExitCode {
-    zmq_perf::cli::local_thr()
+    zmq_perf::tool::local_thr()
 }

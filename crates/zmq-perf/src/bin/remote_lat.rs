@@ -1,5 +1,5 @@
 //! The program `remote_lat`.
 
 fn main() -> std::process::ExitCode {
-    zmq_perf::cli::remote_lat()
+    zmq_perf::tool::remote_lat()
 }

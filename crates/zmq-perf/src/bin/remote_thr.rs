@@ -1,5 +1,5 @@
 //! The program `remote_thr`.
 
 fn main() -> std::process::ExitCode {
-    zmq_perf::cli::remote_thr()
+    zmq_perf::tool::remote_thr()
 }

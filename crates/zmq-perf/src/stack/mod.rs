@@ -10,8 +10,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use perf_core::load::Progress;
+use perf_core::report;
 
 use crate::endpoint::Endpoint;
+use crate::stamp::{Fill, Visit};
 use crate::transport::TransportError;
 
 /// The largest message: upstream's tools take the size as a C `int`.
@@ -97,7 +99,7 @@ pub trait Push: Sized {
 
     /// Sends at least one and `at_most` messages; says how many. Waits where
     /// the peer is slow.
-    fn push(&mut self, at_most: u64) -> impl Future<Output = Step<u64>>;
+    fn push(&mut self, at_most: u64, fill: &mut impl Fill) -> impl Future<Output = Step<u64>>;
 
     /// What moves while [`Push::finish`] waits: a counter of what has left.
     fn left(&self) -> Arc<Progress>;
@@ -111,12 +113,13 @@ pub trait Pull: Sized {
     /// Binds; returns where.
     fn bind(socket: &Socket) -> impl Future<Output = Step<(Self, Endpoint)>>;
 
-    /// Receives at least one and `at_most` messages; says how many.
-    fn pull(&mut self, at_most: u64) -> impl Future<Output = Step<u64>>;
+    /// Receives at least one and `at_most` messages, and has each looked at;
+    /// says how many.
+    fn pull(&mut self, at_most: u64, visit: &mut impl Visit) -> impl Future<Output = Step<u64>>;
 }
 
 /// The four ends of a stack.
-pub trait Stack {
+pub trait Stack: 'static {
     /// REQ
     type Request: Request;
     /// REP
@@ -126,3 +129,39 @@ pub trait Stack {
     /// PULL
     type Pull: Pull;
 }
+
+/// The stacks by name, as `--stack` takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum StackName {
+    /// The crate zeromq, the official one
+    Zeromq,
+}
+
+impl StackName {
+    /// The stack as a report shows it.
+    #[must_use]
+    pub fn describe(self) -> report::Stack {
+        let (name, crate_name, version) = match self {
+            Self::Zeromq => ("zeromq", "zeromq", zeromq::VERSION),
+        };
+        report::Stack {
+            name,
+            crate_name,
+            version,
+        }
+    }
+}
+
+/// Evaluates an expression with a type that stands for the chosen stack, once
+/// for each stack.
+macro_rules! on_stack {
+    ($name:expr, $stack:ident => $body:expr) => {
+        match $name {
+            $crate::stack::StackName::Zeromq => {
+                type $stack = $crate::stack::zeromq::Zeromq;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on_stack;

@@ -20,7 +20,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Pull, Push, Reply, Request, Socket, Stack, StackError, Step, check_size};
 use crate::endpoint::{Endpoint, Host, IpcName};
+use crate::stamp::{Fill, Visit};
 use crate::transport::{self, Listener, SocketFile, TransportError};
+
+/// The crate's version: the lock file's, which a test compares.
+pub const VERSION: &str = "0.7.0";
 
 /// The stack.
 #[derive(Debug, Clone, Copy)]
@@ -108,10 +112,10 @@ fn run_error(error: &ZmqError) -> StackError {
     }
 }
 
-/// The one frame of a message, or what is wrong with the message.
-fn check(message: &ZmqMessage, size: usize) -> Step<()> {
+/// The payload of a message, or what is wrong with the message.
+fn check(message: &ZmqMessage, size: usize) -> Step<&[u8]> {
     match (message.len(), message.get(0)) {
-        (1, Some(frame)) => check_size(size, frame.len()),
+        (1, Some(frame)) => check_size(size, frame.len()).map(|()| &frame[..]),
         (parts, _) => Err(StackError::Stack(format!(
             "a message of {parts} parts instead of 1"
         ))),
@@ -247,7 +251,8 @@ impl Request for ZeromqRequest {
             .recv()
             .await
             .map_err(|error| run_error(&error))?;
-        check(&self.message, self.size)
+        check(&self.message, self.size)?;
+        Ok(())
     }
 }
 
@@ -335,17 +340,18 @@ impl Push for ZeromqPush {
         })
     }
 
-    async fn push(&mut self, at_most: u64) -> Step<u64> {
+    async fn push(&mut self, at_most: u64, fill: &mut impl Fill) -> Step<u64> {
         let permit = Arc::clone(&self.tickets)
             .acquire_owned()
             .await
             .map_err(|_| StackError::PeerClosed)?;
         let batch = at_most.min(self.batch);
         for _ in 1..batch {
-            self.send(self.payload.clone()).await?;
+            let payload = self.payload(fill);
+            self.send(payload).await?;
         }
         self.send(Bytes::from_owner(Ticket {
-            payload: self.payload.clone(),
+            payload: self.payload(fill),
             left: Arc::clone(&self.left),
             _permit: permit,
         }))
@@ -378,6 +384,18 @@ impl Push for ZeromqPush {
 }
 
 impl ZeromqPush {
+    /// The payload of the next message: the one that all share, or a copy that
+    /// has something of its own written into it.
+    #[inline]
+    fn payload<F: Fill>(&self, fill: &mut F) -> Bytes {
+        if !F::WRITES {
+            return self.payload.clone();
+        }
+        let mut payload = self.payload.to_vec();
+        fill.fill(&mut payload);
+        payload.into()
+    }
+
     #[inline]
     async fn send(&mut self, payload: Bytes) -> Step<()> {
         self.socket
@@ -405,10 +423,10 @@ impl Pull for ZeromqPull {
         Ok((pull, endpoint))
     }
 
-    async fn pull(&mut self, _: u64) -> Step<u64> {
+    async fn pull(&mut self, _: u64, visit: &mut impl Visit) -> Step<u64> {
         let message = self.bound.recv(self.started).await?;
         self.started = true;
-        check(&message, self.size)?;
+        visit.visit(check(&message, self.size)?);
         Ok(1)
     }
 }
