@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroU64;
 
-use clap::{Args, Parser};
+use clap::{ArgAction, Args, Parser};
 use perf_core::cli::{
     DistributionArgs, PatienceArgs, RateArgs, ReportArgs, RunArgs, number_up_to, positive_count,
 };
@@ -201,7 +201,7 @@ pub(crate) struct ThroughputLoad {
     #[arg(value_name = "message-count", value_parser = positive_count, required_unless_present = "duration")]
     pub(crate) count: Option<NonZeroU64>,
     /// 1: encrypt with CURVE
-    #[arg(value_name = "enable_curve", value_parser = enable_curve, default_value = "0", hide_default_value = true)]
+    #[arg(value_name = "enable_curve", action = ArgAction::Set, value_parser = enable_curve, default_value = "0", hide_default_value = true)]
     pub(crate) curve: bool,
 }
 
