@@ -326,13 +326,21 @@ pub struct ZeromqPush {
     batch: u64,
     tickets: Arc<Semaphore>,
     left: Arc<Progress>,
+    peers: Peers,
 }
 
 impl Push for ZeromqPush {
     async fn connect(socket: &Socket) -> Step<Self> {
         let per_window = WINDOW_BYTES / TICKETS / socket.size.max(1);
+        let mut connected: PushSocket = connect(&socket.endpoint).await?;
+        let peers = Peers {
+            tool: socket.tool,
+            events: connected.monitor(),
+            connected: 1,
+        };
         Ok(Self {
-            socket: connect(&socket.endpoint).await?,
+            socket: connected,
+            peers,
             payload: payload(socket.size),
             batch: perf_core::units::count(per_window.clamp(1, TICKET_MESSAGES)),
             tickets: Arc::new(Semaphore::new(TICKETS)),
@@ -363,8 +371,9 @@ impl Push for ZeromqPush {
         Arc::clone(&self.left)
     }
 
-    async fn finish(self) -> Step<()> {
-        // First with the socket open, so that a lost connection is seen...
+    async fn finish(mut self) -> Step<()> {
+        // First with the socket open, so that a lost connection is seen: then
+        // the tickets come back because the crate threw the messages away.
         let all = u32::try_from(TICKETS).unwrap_or(u32::MAX);
         let permits = self
             .tickets
@@ -372,7 +381,12 @@ impl Push for ZeromqPush {
             .await
             .map_err(|_| StackError::PeerClosed)?;
         drop(permits);
-        // ... then closed: the crate's writing task flushes what it has, ends,
+        while let Ok(event) = self.peers.events.try_recv() {
+            if self.peers.heard(event) {
+                return Err(StackError::PeerClosed);
+            }
+        }
+        // Then closed: the crate's writing task flushes what it has, ends,
         // and lets go of the socket's inside.
         let inside: Arc<dyn MultiPeerBackend> = self.socket.backend();
         drop(self.socket);
