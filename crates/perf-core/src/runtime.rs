@@ -86,6 +86,12 @@ impl Interrupt {
         Self(receiver)
     }
 
+    /// An interrupt that does not come, for who is ended by someone else.
+    #[must_use]
+    pub fn never() -> Self {
+        Self::from_channel(watch::channel(false).1)
+    }
+
     /// Returns when the interrupt has come; at once if it came before.
     pub async fn wait(&mut self) {
         if self.0.wait_for(|&come| come).await.is_err() {
@@ -272,6 +278,16 @@ mod tests {
         sender.send(true).unwrap();
         let result = paused().block_on(watch.bounded(std::future::pending::<()>()));
         assert_eq!(result, Err(Stop::Interrupted));
+    }
+
+    #[test]
+    fn an_interrupt_that_never_comes_stops_nothing() {
+        let watch = Watch {
+            interrupt: Interrupt::never(),
+            silence: None,
+        };
+        let result = paused().block_on(watch.bounded(tokio::time::sleep(Duration::from_secs(9))));
+        assert_eq!(result, Ok(()));
     }
 
     #[test]

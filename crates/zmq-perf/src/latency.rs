@@ -97,7 +97,7 @@ pub(crate) async fn loopback<S: Stack>(
     patience: &Patience,
 ) -> Result<Measured, Ended> {
     let (tell, told) = tokio::sync::oneshot::channel();
-    let theirs = (socket.clone(), patience.clone());
+    let theirs = (socket.clone(), patience.uninterrupted());
     let their_plan = Plan::bare(RunLimit::Endless, plan.show.wording);
     let other = OtherEnd::start(move || async move {
         let on_bound = |bound: &Endpoint| {

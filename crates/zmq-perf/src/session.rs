@@ -48,6 +48,16 @@ impl Patience {
             silence: Some(self.timeout.unwrap_or(SILENCE)),
         }
     }
+
+    /// For the other end of a loopback: it goes with the process, and a signal
+    /// must not make it leave before the measuring end has heard of it.
+    #[must_use]
+    pub fn uninterrupted(&self) -> Self {
+        Self {
+            interrupt: Interrupt::never(),
+            timeout: self.timeout,
+        }
+    }
 }
 
 /// Connects an end, however late its peer starts, and says so if it has to

@@ -12,9 +12,14 @@ use crate::session::{self, Measured, Patience};
 use crate::stack::{Pull, Push, Socket, Stack, StackError};
 use crate::stamp::{Fill, Visit};
 
+/// A stack whose buffer never runs empty would keep Ctrl-C waiting for
+/// millions of messages; after so many the runtime's other tasks have a turn.
+const TURN: u64 = 8192;
+
 struct PullSome<'a, P, V> {
     end: P,
     visit: &'a mut V,
+    since_turn: u64,
 }
 
 impl<P: Pull, V: Visit> Operation for PullSome<'_, P, V> {
@@ -22,7 +27,13 @@ impl<P: Pull, V: Visit> Operation for PullSome<'_, P, V> {
 
     #[inline]
     async fn execute(&mut self, at_most: u64) -> Result<u64, StackError> {
-        self.end.pull(at_most, self.visit).await
+        if self.since_turn >= TURN {
+            self.since_turn = 0;
+            tokio::task::yield_now().await;
+        }
+        let pulled = self.end.pull(at_most, self.visit).await?;
+        self.since_turn += pulled;
+        Ok(pulled)
     }
 }
 
@@ -68,7 +79,11 @@ pub async fn receive<S: Stack>(
 ) -> Result<Measured, Ended> {
     let (end, bound) = session::bind(socket, S::Pull::bind(socket)).await?;
     on_bound(&bound)?;
-    let mut pull = PullSome { end, visit };
+    let mut pull = PullSome {
+        end,
+        visit,
+        since_turn: 0,
+    };
     let nothing = done(0, plan.limit);
     session::first(&mut pull, &patience.waiting(), &bound, nothing).await?;
     let mut measured = session::rest(&mut pull, plan, patience, bound).await;
@@ -131,7 +146,7 @@ pub(crate) async fn loopback<S: Stack>(
             endpoint: bound.clone(),
             ..socket.clone()
         };
-        let patience = patience.clone();
+        let patience = patience.uninterrupted();
         let send = move || async move {
             let mut sent = send::<S>(&theirs, &their_plan, &patience, fill).await?;
             if their_plan.limit == RunLimit::Endless {
