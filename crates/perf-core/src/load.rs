@@ -29,6 +29,9 @@ pub trait Operation {
     /// # Errors
     /// Whatever keeps it from being done.
     fn execute(&mut self, at_most: u64) -> impl Future<Output = Result<u64, Self::Error>>;
+
+    /// Forgets what it has noted of the operations so far: they were warm-up.
+    fn forget(&mut self) {}
 }
 
 /// How many operations a run has completed, for those who watch it from

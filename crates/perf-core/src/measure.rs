@@ -126,6 +126,7 @@ pub async fn measure<O: Operation>(
     {
         return Finished::nothing(halt, warmup);
     }
+    operation.forget();
     let mut timed_loop = Loop::bare(plan.limit, plan.rate);
     timed_loop.show = Some(plan.show);
     let before = usage();

@@ -74,6 +74,9 @@ impl Fill for SendTime {
 pub trait Visit {
     /// Looks at a payload.
     fn visit(&mut self, payload: &[u8]);
+
+    /// Forgets the payloads so far: they were warm-up.
+    fn forget(&mut self) {}
 }
 
 /// Nothing.
@@ -132,6 +135,12 @@ impl Visit for Delays {
         self.negative += u64::from(arrived < sent);
         self.times
             .record(Duration::from_nanos(arrived.saturating_sub(sent)));
+    }
+
+    fn forget(&mut self) {
+        self.times.clear();
+        self.from_elsewhere = 0;
+        self.negative = 0;
     }
 }
 

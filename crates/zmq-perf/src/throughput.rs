@@ -35,6 +35,10 @@ impl<P: Pull, V: Visit> Operation for PullSome<'_, P, V> {
         self.since_turn += pulled;
         Ok(pulled)
     }
+
+    fn forget(&mut self) {
+        self.visit.forget();
+    }
 }
 
 struct PushSome<P, F> {
