@@ -19,7 +19,7 @@ const BACKLOG: u32 = 1024;
 
 /// The pause between two attempts to reach a peer that is not there yet;
 /// libzmq's default reconnect interval.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+pub const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why an endpoint cannot be bound or reached.
 #[derive(Debug, thiserror::Error)]

@@ -45,10 +45,15 @@ const FIRST_ATTEMPT: Duration = Duration::from_secs(1);
 /// handshake may take.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(8);
 
-/// Connects a socket that `make` makes, however late the peer starts.
+/// So often in a row a peer may hang up before it has greeted. One that was
+/// just ending does so once; then the next one may come.
+const HANG_UPS: u32 = 3;
+
+/// Connects a socket, however late the peer starts.
 async fn connect<S: ::zeromq::Socket>(endpoint: &Endpoint) -> Step<S> {
     let address = peer_address(endpoint).await?;
     let mut attempt = FIRST_ATTEMPT;
+    let mut hang_ups = 0;
     loop {
         let mut options = SocketOptions::default();
         options.connect_timeout(attempt);
@@ -57,7 +62,11 @@ async fn connect<S: ::zeromq::Socket>(endpoint: &Endpoint) -> Step<S> {
             Ok(()) => return Ok(socket),
             Err(ZmqError::ConnectTimeout(_)) => attempt = (attempt * 2).min(LONGEST_ATTEMPT),
             Err(ZmqError::Network(error)) if transport::may_come(&error) => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(transport::RETRY_PAUSE).await;
+            }
+            Err(error) if hang_ups < HANG_UPS && is_reset(&error) => {
+                hang_ups += 1;
+                tokio::time::sleep(transport::RETRY_PAUSE).await;
             }
             Err(error) => return Err(handshake_error(error)),
         }
@@ -87,6 +96,21 @@ fn no_inproc() -> StackError {
     StackError::Unsupported(
         "inproc:// needs --stack omq or raw: the zeromq crate has no inproc transport".to_owned(),
     )
+}
+
+/// Whether the system's word for it is that the peer has dropped the
+/// connection. The crate wraps it in its codec's error, which cannot be named
+/// from outside.
+fn is_reset(error: &ZmqError) -> bool {
+    use std::io::ErrorKind as K;
+    std::iter::successors(Some(error as &dyn std::error::Error), |e| e.source())
+        .filter_map(|error| error.downcast_ref::<std::io::Error>())
+        .any(|error| {
+            matches!(
+                error.kind(),
+                K::ConnectionReset | K::ConnectionAborted | K::BrokenPipe
+            )
+        })
 }
 
 /// An error between the connection and the first message.
