@@ -3,9 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
-#[cfg(unix)]
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -251,11 +249,10 @@ fn fresh_path() -> PathBuf {
 /// Removes the socket file of a dead process; refuses a live one's.
 #[cfg(unix)]
 async fn remove_stale(path: &Path) -> Result<(), TransportError> {
-    use std::os::unix::fs::FileTypeExt;
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
     };
-    if !metadata.file_type().is_socket() {
+    if !is_socket(&metadata) {
         return Err(TransportError::NotASocket(path.to_owned()));
     }
     match UnixStream::connect(path).await {
@@ -300,12 +297,37 @@ pub async fn connect_once(endpoint: &Endpoint) -> Result<Stream, TransportError>
             Ok(Stream::Tcp(stream))
         }
         #[cfg(unix)]
-        Endpoint::Ipc(IpcName::Path(path)) => Ok(Stream::Ipc(UnixStream::connect(path).await?)),
+        Endpoint::Ipc(IpcName::Path(path)) => {
+            check_peer_path(path)?;
+            Ok(Stream::Ipc(UnixStream::connect(path).await?))
+        }
         #[cfg(not(unix))]
         Endpoint::Ipc(IpcName::Path(_)) => Err(TransportError::NoIpc),
         Endpoint::Ipc(IpcName::Any) => Err(TransportError::Wildcard),
         Endpoint::Inproc(_) => Err(TransportError::Inproc),
     }
+}
+
+/// Refuses to connect to a path that is taken by something that is no socket:
+/// waiting does not turn it into one, although the system says no more than
+/// that nobody listens there.
+///
+/// # Errors
+/// [`TransportError::NotASocket`].
+pub fn check_peer_path(path: &Path) -> Result<(), TransportError> {
+    #[cfg(unix)]
+    if std::fs::metadata(path).is_ok_and(|found| !is_socket(&found)) {
+        return Err(TransportError::NotASocket(path.to_owned()));
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
+#[cfg(unix)]
+fn is_socket(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    metadata.file_type().is_socket()
 }
 
 /// Reaches the peer, however late it starts.

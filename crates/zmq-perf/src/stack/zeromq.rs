@@ -86,7 +86,7 @@ async fn peer_address(endpoint: &Endpoint) -> Step<String> {
             }
         }
         Endpoint::Ipc(IpcName::Any) => return Err(TransportError::Wildcard.into()),
-        Endpoint::Ipc(IpcName::Path(_)) => {}
+        Endpoint::Ipc(IpcName::Path(path)) => transport::check_peer_path(path)?,
         Endpoint::Inproc(_) => return Err(no_inproc()),
     }
     Ok(endpoint.to_string())
