@@ -286,7 +286,8 @@ mod tests {
             interrupt: Interrupt::never(),
             silence: None,
         };
-        let result = paused().block_on(watch.bounded(tokio::time::sleep(Duration::from_secs(9))));
+        let wait = async { tokio::time::sleep(Duration::from_secs(9)).await };
+        let result = paused().block_on(watch.bounded(wait));
         assert_eq!(result, Ok(()));
     }
 

@@ -299,7 +299,9 @@ impl Tool {
                 ended
             }
         };
-        self.doubt();
+        if self.report.result.is_some() {
+            self.doubt();
+        }
         let (failure, exit) = match ended {
             None => (None, Exit::Success),
             Some(Ended::Interrupted(done)) => {
