@@ -17,6 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::limit::{RATES, Rate, RunLimit};
 use crate::report::Report;
 use crate::report::outputs::OutputError;
+use crate::wait::Wait;
 
 /// Parses the command line of a tool (its name first), runs it, and says how
 /// it ended: the whole of each tool's `main`.
@@ -209,6 +210,60 @@ pub struct RateArgs {
     /// to wait for a late one shows that wait.
     #[arg(long, value_name = "N", value_parser = rate)]
     pub rate: Option<Rate>,
+}
+
+/// How the measuring thread waits, and where it runs.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Run")]
+pub struct CpuArgs {
+    /// Spin instead of sleeping while nothing has arrived
+    ///
+    /// Saves the wake-up, which is most of a short round trip, and takes a
+    /// whole CPU for each end.
+    #[arg(long)]
+    pub busy_poll: bool,
+    /// Keep the measuring thread on the first of these CPUs, and the thread of
+    /// the other end or of the stack's I/O on the second, if there is one
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cpu: Vec<usize>,
+}
+
+impl CpuArgs {
+    /// How the runtime of an end waits.
+    #[must_use]
+    pub const fn wait(&self) -> Wait {
+        if self.busy_poll {
+            Wait::Spin
+        } else {
+            Wait::Sleep
+        }
+    }
+
+    /// Keeps the calling thread on one of the CPUs: `which` is 0 for the
+    /// measuring thread, 1 for the other.
+    ///
+    /// # Errors
+    /// When there is no such CPU, or the platform cannot.
+    pub fn pin(&self, which: usize) -> Result<(), Failure> {
+        let Some(&cpu) = self.cpu.get(which) else {
+            return Ok(());
+        };
+        let there = core_affinity::get_core_ids().unwrap_or_default();
+        let Some(id) = there.iter().find(|id| id.id == cpu) else {
+            let there: Vec<_> = there.iter().map(|id| id.id.to_string()).collect();
+            return Err(Failure::usage(format!(
+                "--cpu {cpu}: no such CPU for this process (there are: {})",
+                there.join(", ")
+            )));
+        };
+        if core_affinity::set_for_current(*id) {
+            Ok(())
+        } else {
+            Err(Failure::usage(format!(
+                "--cpu {cpu}: this system does not let a thread choose its CPU"
+            )))
+        }
+    }
 }
 
 /// How long an end waits for the other.

@@ -25,4 +25,5 @@ pub mod resources;
 pub mod runtime;
 pub mod summary;
 pub mod units;
+pub mod wait;
 pub mod warning;

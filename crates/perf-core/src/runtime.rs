@@ -14,16 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::load::Progress;
-
-/// How the thread of a runtime waits when no task is ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wait {
-    /// It sleeps until the system wakes it.
-    #[default]
-    Sleep,
-    /// It looks for I/O again and again and never sleeps (busy polling).
-    Spin,
-}
+use crate::wait::Wait;
 
 /// A runtime of one thread: the caller's.
 ///

@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 
 use clap::{ArgAction, Args, Parser};
 use perf_core::cli::{
-    DistributionArgs, PatienceArgs, RateArgs, ReportArgs, RunArgs, number_up_to, positive_count,
+    CpuArgs, DistributionArgs, PatienceArgs, RateArgs, ReportArgs, RunArgs, number_up_to,
+    positive_count,
 };
 use perf_core::exit::Failure;
 
@@ -105,6 +106,8 @@ pub(crate) struct LocalLat {
     #[command(flatten)]
     pub(crate) stack: StackArgs,
     #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
+    #[command(flatten)]
     pub(crate) patience: PatienceArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
@@ -129,6 +132,8 @@ pub(crate) struct RemoteLat {
     pub(crate) run: RunArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
+    #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
     #[command(flatten)]
     pub(crate) patience: PatienceArgs,
     #[command(flatten)]
@@ -160,6 +165,8 @@ pub(crate) struct LocalThr {
     #[command(flatten)]
     pub(crate) run: RunArgs,
     #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
+    #[command(flatten)]
     pub(crate) patience: PatienceArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
@@ -185,6 +192,8 @@ pub(crate) struct RemoteThr {
     pub(crate) run: RunArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
+    #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
     #[command(flatten)]
     pub(crate) patience: PatienceArgs,
     #[command(flatten)]

@@ -223,6 +223,18 @@ impl Endpoint {
         }
     }
 
+    /// Whether the other end can only be on this host.
+    #[must_use]
+    pub const fn is_on_this_host(&self) -> bool {
+        match self {
+            Self::Ipc(_) | Self::Inproc(_) => true,
+            Self::Tcp {
+                host: Host::Ip(ip), ..
+            } => ip.is_loopback(),
+            Self::Tcp { .. } => false,
+        }
+    }
+
     /// Whether the system chooses a part of it when it is bound.
     #[must_use]
     pub const fn is_wildcard(&self) -> bool {

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::time::Duration;
 
+use perf_core::exit::Failure;
 use perf_core::measure::Halt;
 use perf_core::runtime::Stop;
 
@@ -17,6 +18,9 @@ pub enum Error {
     /// The runtime or its signal handlers could not be made.
     #[error("cannot start the runtime; are there file descriptors left (ulimit -n)?")]
     Runtime(#[source] io::Error),
+    /// `--cpu` for the other end of `--loopback`.
+    #[error("{0}")]
+    Cpu(Failure),
     /// The own end of the connection.
     #[error("cannot bind {endpoint}")]
     Bind {

@@ -4,7 +4,8 @@
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-use perf_core::runtime::{Wait, current_thread, run_to_end};
+use perf_core::cli::CpuArgs;
+use perf_core::runtime::{current_thread, run_to_end};
 
 use crate::error::{Ended, Error};
 
@@ -15,15 +16,19 @@ pub(crate) const ENDPOINT: &str = "tcp://127.0.0.1:*";
 pub(crate) struct OtherEnd(JoinHandle<Result<(), Ended>>);
 
 impl OtherEnd {
-    /// Starts it.
-    pub(crate) fn start<F>(make: impl FnOnce() -> F + Send + 'static) -> Result<Self, Error>
+    /// Starts it; it waits as the first end does.
+    pub(crate) fn start<F>(
+        cpu: CpuArgs,
+        make: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<Self, Error>
     where
         F: Future<Output = Result<(), Ended>>,
     {
         let thread = Builder::new()
             .name("other-end".to_owned())
             .spawn(move || {
-                let runtime = current_thread(Wait::Sleep).map_err(Error::Runtime)?;
+                cpu.pin(1).map_err(Error::Cpu)?;
+                let runtime = current_thread(cpu.wait()).map_err(Error::Runtime)?;
                 run_to_end(runtime, make())
             })
             .map_err(Error::Runtime)?;

@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use perf_core::cli::note;
+use perf_core::cli::{CpuArgs, note};
 use perf_core::limit::{RunLimit, StopReason};
 use perf_core::load::Operation;
 use perf_core::measure::{Finished, Halt, Plan, measure};
@@ -21,13 +21,15 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// A peer that is there within this time is not worth a word.
 const NOTICE_AFTER: Duration = Duration::from_millis(300);
 
-/// How long an end waits for what.
+/// How long an end waits for what, and how.
 #[derive(Debug, Clone)]
 pub struct Patience {
     /// Ctrl-C and SIGTERM.
     pub interrupt: Interrupt,
     /// `--timeout`
     pub timeout: Option<Duration>,
+    /// How it waits, and where: for an end that starts another.
+    pub cpu: CpuArgs,
 }
 
 impl Patience {
@@ -56,6 +58,7 @@ impl Patience {
         Self {
             interrupt: Interrupt::never(),
             timeout: self.timeout,
+            cpu: self.cpu.clone(),
         }
     }
 }

@@ -150,6 +150,7 @@ pub(crate) async fn loopback<S: Stack>(
             endpoint: bound.clone(),
             ..socket.clone()
         };
+        let cpu = patience.cpu.clone();
         let patience = patience.uninterrupted();
         let send = move || async move {
             let mut sent = send::<S>(&theirs, &their_plan, &patience, fill).await?;
@@ -159,7 +160,7 @@ pub(crate) async fn loopback<S: Stack>(
             sent.ended(done(sent.completed(), their_plan.limit))
                 .map_or(Ok(()), Err)
         };
-        other = Some(OtherEnd::start(send)?);
+        other = Some(OtherEnd::start(cpu, send)?);
         Ok(())
     };
     let measured = receive::<S>(socket, plan, patience, visit, start).await?;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use perf_core::cli::{DistributionArgs, PatienceArgs, ReportArgs, note, run_main};
+use perf_core::cli::{CpuArgs, DistributionArgs, PatienceArgs, ReportArgs, note, run_main};
 use perf_core::exit::{Exit, Failure};
 use perf_core::limit::{Rate, RunLimit, StopReason};
 use perf_core::measure::{Finished, Plan};
 use perf_core::monitor::{Show, Wording};
 use perf_core::report::outputs::{Outputs, Table};
 use perf_core::report::{IntervalReport, Outcome, RateReport, Report};
-use perf_core::runtime::{Interrupt, Wait, current_thread, run_to_end};
+use perf_core::runtime::{Interrupt, current_thread, run_to_end};
 use perf_core::summary::{LatencySummary, Throughput, mean};
 use perf_core::units::{count, float, nanos};
 use perf_core::warning::{Doubts, Warning, few_samples, rate_missed};
@@ -34,14 +34,14 @@ pub fn local_lat() -> ExitCode {
     run_main(std::env::args_os(), |args: LocalLat| {
         let limit = args.count.map_or(RunLimit::Endless, RunLimit::Count);
         let plan = Plan::bare(limit, round_trips("local_lat"));
-        let mut tool = Tool::open(&args.report, None, &plan)?;
+        let mut tool = Tool::open(&args.report, None, &plan, &args.cpu)?;
         let socket = tool.socket(
             args.stack.choose(),
             args.endpoint,
             args.size,
             &args.patience,
         );
-        let served = run(&args.patience, async |patience| {
+        let served = run(&args.patience, &args.cpu, async |patience| {
             on_stack!(args.stack.choose(), S => {
                 latency::reply::<S>(&socket, &plan, patience, |_| ()).await
             })
@@ -69,12 +69,10 @@ pub fn remote_lat() -> ExitCode {
                 wording: round_trips("remote_lat"),
             },
         };
-        let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan)?;
-        let loopback = args.target == Target::Loopback;
-        tool.threads = if loopback { 2 } else { 1 };
+        let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
         let endpoint = args.target.endpoint()?;
         let socket = tool.socket(args.stack.choose(), endpoint, args.size, &args.patience);
-        let measured = run(&args.patience, async |patience| {
+        let measured = run(&args.patience, &args.cpu, async |patience| {
             on_stack!(args.stack.choose(), S => match args.target {
                 Target::Endpoint(_) => latency::request::<S>(&socket, &plan, patience).await,
                 Target::Loopback => latency::loopback::<S>(&socket, &plan, patience).await,
@@ -112,15 +110,14 @@ pub fn local_thr() -> ExitCode {
                 wording: messages("local_thr"),
             },
         };
-        let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan)?;
+        let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
         let loopback = args.target == Target::Loopback;
-        tool.threads = if loopback { 2 } else { 1 };
         tool.setting("stamp", args.stamp);
         let size = args.load.size;
         let endpoint = args.target.endpoint()?;
         let socket = tool.socket(args.stack.choose(), endpoint, size, &args.patience);
         let mut delays = args.stamp.then(Delays::new);
-        let measured = run(&args.patience, async |patience| {
+        let measured = run(&args.patience, &args.cpu, async |patience| {
             let bound = |_: &Endpoint| Ok(());
             on_stack!(args.stack.choose(), S => match (loopback, &mut delays) {
                 (false, None) => {
@@ -170,11 +167,11 @@ pub fn remote_thr() -> ExitCode {
                 wording: messages("remote_thr"),
             },
         };
-        let mut tool = Tool::open(&args.report, None, &plan)?;
+        let mut tool = Tool::open(&args.report, None, &plan, &args.cpu)?;
         tool.setting("stamp", args.stamp);
         let size = args.load.size;
         let socket = tool.socket(args.stack.choose(), args.endpoint, size, &args.patience);
-        let sent = run(&args.patience, async |patience| {
+        let sent = run(&args.patience, &args.cpu, async |patience| {
             on_stack!(args.stack.choose(), S => if args.stamp {
                 throughput::send::<S>(&socket, &plan, patience, SendTime::new()).await
             } else {
@@ -215,7 +212,7 @@ struct Tool {
     plan: Plan,
     doubts: Doubts,
     warnings: Vec<Warning>,
-    /// Threads of this process that are busy at the same time.
+    /// Threads of this host that are to be busy at the same time.
     threads: u64,
     delays: Option<Delays>,
 }
@@ -225,9 +222,11 @@ impl Tool {
         report: &ReportArgs,
         distribution: Option<&DistributionArgs>,
         plan: &Plan,
+        cpu: &CpuArgs,
     ) -> Result<Self, Failure> {
+        cpu.pin(0)?;
         let name = plan.show.wording.tool;
-        Ok(Self {
+        let mut tool = Self {
             name,
             outputs: Outputs::open(report, distribution)?,
             report: Report::new(name, env!("CARGO_PKG_VERSION")),
@@ -237,7 +236,12 @@ impl Tool {
             warnings: Vec::new(),
             threads: 1,
             delays: None,
-        })
+        };
+        tool.setting("busy_poll", cpu.busy_poll);
+        if !cpu.cpu.is_empty() {
+            tool.setting("cpu", cpu.cpu.clone());
+        }
+        Ok(tool)
     }
 
     fn setting(&mut self, key: &'static str, value: impl Into<Value>) {
@@ -253,6 +257,10 @@ impl Tool {
         patience: &PatienceArgs,
     ) -> Socket {
         self.report.stack = Some(stack.describe());
+        if endpoint.is_on_this_host() {
+            // The other end wants a CPU at the same time.
+            self.threads = 2;
+        }
         self.setting("endpoint", endpoint.to_string());
         self.setting("message_size_bytes", count(size));
         self.report.settings.extend(settings(&self.plan));
@@ -430,13 +438,15 @@ impl Tool {
 /// Runs an end on a runtime of its own, which takes over the signals.
 fn run<T>(
     patience: &PatienceArgs,
+    cpu: &CpuArgs,
     work: impl AsyncFnOnce(&Patience) -> Result<T, Ended>,
 ) -> Result<T, Ended> {
-    let runtime = current_thread(Wait::Sleep).map_err(Error::Runtime)?;
+    let runtime = current_thread(cpu.wait()).map_err(Error::Runtime)?;
     run_to_end(runtime, async {
         let patience = Patience {
             interrupt: Interrupt::install().map_err(Error::Runtime)?,
             timeout: patience.timeout,
+            cpu: cpu.clone(),
         };
         work(&patience).await
     })
