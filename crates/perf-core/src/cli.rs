@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Command, Parser};
+use core_affinity::CoreId;
 
 use crate::exit::{Exit, Failure};
 use crate::limit::{RATES, Rate, RunLimit};
@@ -239,29 +240,41 @@ impl CpuArgs {
         }
     }
 
+    /// Refuses CPUs that this process has not. Before any thread is pinned:
+    /// afterwards a thread sees no CPU but its own.
+    ///
+    /// # Errors
+    /// The first that is not there, and those that are.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.cpu.is_empty() {
+            return Ok(());
+        }
+        let there = core_affinity::get_core_ids().unwrap_or_default();
+        let Some(cpu) = self
+            .cpu
+            .iter()
+            .find(|&&cpu| there.iter().all(|id| id.id != cpu))
+        else {
+            return Ok(());
+        };
+        let there: Vec<_> = there.iter().map(|id| id.id.to_string()).collect();
+        Err(Failure::usage(format!(
+            "--cpu {cpu}: no such CPU for this process (there are: {})",
+            there.join(", ")
+        )))
+    }
+
     /// Keeps the calling thread on one of the CPUs: `which` is 0 for the
     /// measuring thread, 1 for the other.
     ///
     /// # Errors
-    /// When there is no such CPU, or the platform cannot.
+    /// When the platform cannot.
     pub fn pin(&self, which: usize) -> Result<(), Failure> {
-        let Some(&cpu) = self.cpu.get(which) else {
-            return Ok(());
-        };
-        let there = core_affinity::get_core_ids().unwrap_or_default();
-        let Some(id) = there.iter().find(|id| id.id == cpu) else {
-            let there: Vec<_> = there.iter().map(|id| id.id.to_string()).collect();
-            return Err(Failure::usage(format!(
-                "--cpu {cpu}: no such CPU for this process (there are: {})",
-                there.join(", ")
-            )));
-        };
-        if core_affinity::set_for_current(*id) {
-            Ok(())
-        } else {
-            Err(Failure::usage(format!(
-                "--cpu {cpu}: this system does not let a thread choose its CPU"
-            )))
+        match self.cpu.get(which) {
+            Some(&id) if !core_affinity::set_for_current(CoreId { id }) => Err(Failure::usage(
+                format!("--cpu {id}: this system does not let a thread choose its CPU"),
+            )),
+            _ => Ok(()),
         }
     }
 }

@@ -224,6 +224,7 @@ impl Tool {
         plan: &Plan,
         cpu: &CpuArgs,
     ) -> Result<Self, Failure> {
+        cpu.check()?;
         cpu.pin(0)?;
         let name = plan.show.wording.tool;
         let mut tool = Self {
