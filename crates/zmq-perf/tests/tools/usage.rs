@@ -26,22 +26,31 @@ fn reason(tool: &'static str, arguments: &[&str], value: &str, argument: &str) -
 
 #[test]
 fn no_arguments() {
-    let line = |tool, endpoint, count, more| {
+    let line = |missing, usage| {
         format!(
-            "the following required arguments were not provided: \
-             <{endpoint}> <message-size> <{count}>; \
-             usage: {tool} [OPTIONS] <{endpoint}> <message-size> <{count}>{more} \
-             (--help tells more)"
+            "the following required arguments were not provided: {missing}; \
+             usage: {usage} (--help tells more)"
         )
     };
-    let curve = " [enable_curve]";
     assert_eq!(
         TOOLS.map(|tool| refused(tool, &[])),
         [
-            line("local_lat", "bind-to", "roundtrip-count", ""),
-            line("remote_lat", "connect-to", "roundtrip-count", ""),
-            line("local_thr", "bind-to", "message-count", curve),
-            line("remote_thr", "connect-to", "message-count", curve),
+            line(
+                "<bind-to> <message-size>",
+                "local_lat [OPTIONS] <bind-to> <message-size> [roundtrip-count]"
+            ),
+            line(
+                "<connect-to> <message-size> <roundtrip-count>",
+                "remote_lat [OPTIONS] <connect-to> <message-size> [roundtrip-count]"
+            ),
+            line(
+                "<bind-to> <message-size> <message-count>",
+                "local_thr [OPTIONS] <bind-to> <message-size> [message-count] [enable_curve]"
+            ),
+            line(
+                "<connect-to> <message-size> <message-count>",
+                "remote_thr [OPTIONS] <connect-to> <message-size> [message-count] [enable_curve]"
+            ),
         ]
     );
 }
@@ -49,8 +58,8 @@ fn no_arguments() {
 #[test]
 fn too_few_and_too_many_arguments() {
     for tool in TOOLS {
-        let line = refused(tool, &["tcp://127.0.0.1:*", "1"]);
-        assert!(line.contains("-count>"), "{line}");
+        let line = refused(tool, &["tcp://127.0.0.1:*"]);
+        assert!(line.contains("not provided: <message-size>"), "{line}");
         let line = refused(tool, &["tcp://127.0.0.1:*", "1", "1", "0", "9"]);
         assert!(line.contains("unexpected argument"), "{line}");
     }
@@ -129,10 +138,10 @@ fn a_path_beyond_the_limit() {
 #[test]
 fn counts_that_are_none() {
     for (tool, argument) in [
-        ("local_lat", "<roundtrip-count>"),
-        ("remote_lat", "<roundtrip-count>"),
-        ("local_thr", "<message-count>"),
-        ("remote_thr", "<message-count>"),
+        ("local_lat", "[roundtrip-count]"),
+        ("remote_lat", "[roundtrip-count]"),
+        ("local_thr", "[message-count]"),
+        ("remote_thr", "[message-count]"),
     ] {
         for count in [
             "0",

@@ -275,7 +275,12 @@ const NOTICES: &[&str] = &[
     "waiting for a peer at ",
     "refused a peer: ",
     "let a peer go: ",
+    WARNING,
 ];
+
+/// How a doubt about the figures begins. Which there are depends on the
+/// machine and the build.
+const WARNING: &str = "warning: ";
 
 impl Ended {
     /// The lines on stderr that are not [`NOTICES`], without the tool's name.
@@ -293,6 +298,12 @@ impl Ended {
             .map(|line| &line[line.len() - of_tool(line)..])
             .filter(|line| !NOTICES.iter().any(|notice| line.starts_with(notice)))
             .collect()
+    }
+
+    /// Whether it doubts its figures for this reason.
+    pub(crate) fn warns(&self, reason: &str) -> bool {
+        let line = format!("{}: {WARNING}{reason}", self.name);
+        self.stderr.contains(&line)
     }
 
     /// The results of a run that is whole and has nothing to remark.
