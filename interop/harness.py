@@ -29,6 +29,7 @@ PYTHON = CACHE / "venv" / "bin" / "python"
 
 POLL_S = 0.005
 START_S = 20.0
+LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 # Even a SIGKILL of the matrix leaves nothing behind.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
@@ -164,6 +165,12 @@ async def all_succeed(peers: Sequence[Peer], seconds: float) -> None:
             wait.cancel()
 
 
+def is_listening(port: int) -> bool:
+    """Asks the kernel, since a connection would be taken for a peer."""
+    sockets = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(fields[1].endswith(f":{port:04X}") and fields[3] == LISTEN for fields in map(str.split, sockets))
+
+
 @dataclass(frozen=True)
 class Cell:
     """One check; `run` gets a folder for its files."""
@@ -188,6 +195,7 @@ class Table:
         self._only = re.compile(only)
         self._headers = headers
         self._columns = columns
+        self._width = max(10, *map(len, columns))
         self._passed = 0
         self._failures: list[str] = []
 
@@ -230,7 +238,7 @@ class Table:
 
     def _print(self, labels: Sequence[str], values: Sequence[str]) -> None:
         left = "  ".join(f"{label:<14}" for label in labels)
-        right = "  ".join(f"{value:>10}" for value in values)
+        right = "  ".join(f"{value:>{self._width}}" for value in values)
         print(f"{left}  {right}", flush=True)
 
 
