@@ -61,7 +61,7 @@ impl<E> Halt<E> {
     pub const fn reason(&self) -> StopReason {
         match self {
             Self::Stopped(Stop::Interrupted) => StopReason::Interrupted,
-            Self::Stopped(Stop::Silent(_)) | Self::Failed(_) => StopReason::Failed,
+            Self::Stopped(Stop::Silent { .. }) | Self::Failed(_) => StopReason::Failed,
         }
     }
 }
@@ -206,7 +206,7 @@ impl Loop {
             Ok(Ok(())) => (None, now),
             Ok(Err(error)) => (Some(Halt::Failed(error)), now),
             Err(stop @ Stop::Interrupted) => (Some(Halt::Stopped(stop)), now),
-            Err(stop @ Stop::Silent(idle)) => (Some(Halt::Stopped(stop)), now.before(idle)),
+            Err(stop @ Stop::Silent { idle, .. }) => (Some(Halt::Stopped(stop)), now.before(idle)),
         };
         let reason = halt.as_ref().map_or(StopReason::Complete, Halt::reason);
         let (measurement, recorder) = run.finish_at(reason, ended);

@@ -144,8 +144,13 @@ impl Signals {
 pub enum Stop {
     /// Ctrl-C or SIGTERM.
     Interrupted,
-    /// No operation was completed for this long.
-    Silent(Duration),
+    /// No operation was completed for too long.
+    Silent {
+        /// The longest that was allowed.
+        bound: Duration,
+        /// For how long it was, when that was noticed.
+        idle: Duration,
+    },
 }
 
 /// What may stop supervised work.
@@ -174,7 +179,7 @@ impl Watch {
         let watcher = tokio::spawn(async move {
             let cause = tokio::select! {
                 () = interrupt.wait() => Stop::Interrupted,
-                idle = silent(silence, &progress) => Stop::Silent(idle),
+                stop = silent(silence, &progress) => stop,
             };
             // A receiver that is gone has its result already.
             let _ = stop.send(cause);
@@ -199,8 +204,8 @@ impl Watch {
     }
 }
 
-/// Returns when `progress` has stood still for `bound`, and says for how long.
-async fn silent(bound: Option<Duration>, progress: &Progress) -> Duration {
+/// Returns when `progress` has stood still for `bound`.
+async fn silent(bound: Option<Duration>, progress: &Progress) -> Stop {
     let Some(bound) = bound else {
         return std::future::pending().await;
     };
@@ -217,7 +222,8 @@ async fn silent(bound: Option<Duration>, progress: &Progress) -> Duration {
             seen = completed;
             since = now;
         } else if now - since >= bound {
-            return now - since;
+            let idle = now - since;
+            return Stop::Silent { bound, idle };
         }
     }
 }
@@ -254,7 +260,7 @@ mod tests {
     fn silence_stops_the_work_within_an_eighth_of_the_bound() {
         let (_sender, watch) = watch_for(Some(Duration::from_secs(1)));
         let result = paused().block_on(watch.bounded(std::future::pending::<()>()));
-        let Err(Stop::Silent(idle)) = result else {
+        let Err(Stop::Silent { idle, .. }) = result else {
             panic!("{result:?}");
         };
         assert!(

@@ -115,7 +115,7 @@ impl Ended {
     pub fn waiting(stop: Stop, endpoint: &Endpoint, done: Done) -> Self {
         match stop {
             Stop::Interrupted => Self::Interrupted(done),
-            Stop::Silent(waited) => Self::Failed(Error::NoPeer {
+            Stop::Silent { bound: waited, .. } => Self::Failed(Error::NoPeer {
                 endpoint: endpoint.clone(),
                 waited,
             }),
@@ -127,7 +127,7 @@ impl Ended {
     pub fn running(halt: Halt<StackError>, endpoint: &Endpoint, done: Done) -> Self {
         match halt {
             Halt::Stopped(Stop::Interrupted) => Self::Interrupted(done),
-            Halt::Stopped(Stop::Silent(idle)) => Self::Failed(Error::Silent {
+            Halt::Stopped(Stop::Silent { bound: idle, .. }) => Self::Failed(Error::Silent {
                 endpoint: endpoint.clone(),
                 idle,
                 done,
