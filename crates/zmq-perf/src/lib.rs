@@ -19,3 +19,4 @@ pub mod stamp;
 pub mod throughput;
 pub mod tool;
 pub mod transport;
+pub mod zmtp;
