@@ -4,6 +4,7 @@
 //! kinds of ends, as traits with static dispatch, so that the timed loop is
 //! compiled for each of them.
 
+pub mod raw;
 pub mod zeromq;
 
 use std::future::Future;

@@ -1,7 +1,7 @@
 //! ZMTP, the wire protocol of ZeroMQ: a pure function of bytes.
 //!
 //! Nothing here knows a socket, a runtime or a clock. [`Handshake`] and
-//! [`Decoder`] are fed what arrived and tell what to send; `stack::raw`
+//! [`Decoder`] are fed what arrived and tell what to send; [`crate::stack::raw`]
 //! puts them on a stream.
 //!
 //! | version | source | peers | here |
