@@ -136,6 +136,8 @@ pub trait Stack: 'static {
 pub enum StackName {
     /// The crate zeromq, the official one
     Zeromq,
+    /// ZMTP straight on the system's streams: the floor
+    Raw,
 }
 
 impl StackName {
@@ -144,6 +146,7 @@ impl StackName {
     pub fn describe(self) -> report::Stack {
         let (name, crate_name, version) = match self {
             Self::Zeromq => ("zeromq", "zeromq", zeromq::VERSION),
+            Self::Raw => ("raw", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
         };
         report::Stack {
             name,
@@ -160,6 +163,10 @@ macro_rules! on_stack {
         match $name {
             $crate::stack::StackName::Zeromq => {
                 type $stack = $crate::stack::zeromq::Zeromq;
+                $body
+            }
+            $crate::stack::StackName::Raw => {
+                type $stack = $crate::stack::raw::Raw;
                 $body
             }
         }
