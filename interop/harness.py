@@ -30,7 +30,6 @@ PYTHON = CACHE / "venv" / "bin" / "python"
 POLL_S = 0.005
 START_S = 20.0
 LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
-SHOWN_LINES = 5
 # Even a SIGKILL of the matrix leaves nothing behind.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
@@ -107,14 +106,11 @@ class Peer:
                 os.killpg(self._process.pid, signal.SIGKILL)
             await self._process.wait()
 
-    def account(self) -> Iterable[str]:
-        """The command and what it printed, without the middle, for the report of a failure."""
+    def tail(self) -> Iterable[str]:
+        """The command and the end of its output, for the report of a failure."""
         yield f"    $ {' '.join(self.argv)}  -> {'killed' if self.code is None or self.code < 0 else self.code}"
         for stream, text in (("stdout", self.stdout), ("stderr", self.stderr)):
-            lines = text.splitlines()
-            if len(lines) > 2 * SHOWN_LINES:
-                lines[SHOWN_LINES:-SHOWN_LINES] = ["..."]
-            for line in lines:
+            for line in text.splitlines()[-6:]:
                 yield f"      {stream}: {line[:300]}"
 
 
@@ -133,7 +129,7 @@ class Peers:
             await peer.kill()
         if isinstance(error, Failed):
             for peer in self._peers:
-                for line in peer.account():
+                for line in peer.tail():
                     error.add_note(line)
 
     async def start(self, argv: Sequence[str]) -> Peer:
@@ -268,8 +264,4 @@ def run_main(matrix: Callable[[Path], Coroutine[None, None, int]]) -> None:
             code = asyncio.run(matrix(Path(folder)))
         except KeyboardInterrupt:
             code = 130
-        except BrokenPipeError:
-            # The reader of stdout went away; the interpreter must not complain at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 1
     sys.exit(code)
