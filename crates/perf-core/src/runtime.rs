@@ -26,7 +26,7 @@ use crate::wait::Wait;
 pub fn current_thread(wait: Wait) -> io::Result<Runtime> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all();
-    if wait == Wait::Spin {
+    if wait != Wait::Sleep {
         builder.event_interval(1);
     }
     let runtime = builder.build()?;

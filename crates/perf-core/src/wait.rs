@@ -8,4 +8,7 @@ pub enum Wait {
     Sleep,
     /// It looks for I/O again and again and never sleeps (busy polling).
     Spin,
+    /// It sleeps, unless a task yields: then it looks for I/O on each of its
+    /// turns. For a server that spins while requests flow.
+    SpinOnDemand,
 }

@@ -1,0 +1,120 @@
+//! `opcua-perf-server`.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use opcua::crypto::SecurityPolicy;
+use perf_core::cli::{note, run_main};
+use perf_core::exit::{Exit, Failure};
+use perf_core::runtime::{Interrupt, Wait, current_thread, run_to_end};
+
+use crate::certificate::Identity;
+use crate::endpoint::EndpointUrl;
+use crate::policy::Policy;
+use crate::server::{Server, ServerConfig, Users};
+
+const TOOL: &str = "opcua-perf-server";
+
+/// An OPC UA server with one variable, ns=1;i=42: the nanoseconds of the day.
+///
+/// Serves any OPC UA client until Ctrl-C. Events are written to stderr.
+#[derive(Debug, Parser)]
+#[command(name = TOOL, version)]
+struct Args {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "URL", default_value = "opc.tcp://0.0.0.0:4840")]
+    listen: EndpointUrl,
+
+    /// What is offered: None, Basic256Sha256, Aes128_Sha256_RsaOaep,
+    /// Aes256_Sha256_RsaPss, and the old Basic128Rsa15 and Basic256
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "None"
+    )]
+    security_policy: Vec<Policy>,
+
+    /// The server's certificate, in DER or PEM; without it a self-signed one
+    /// is made when a policy needs it
+    #[arg(long, value_name = "FILE", requires = "private_key")]
+    certificate: Option<PathBuf>,
+
+    /// The private key of --certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    private_key: Option<PathBuf>,
+
+    /// Lets the users of FILE log in beside anonymous ones: a line
+    /// name:password each
+    #[arg(long, value_name = "FILE")]
+    user_file: Option<PathBuf>,
+
+    /// Sessions at once
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+    max_sessions: u16,
+
+    /// Sleep between two requests instead of spinning for up to 1 ms
+    #[arg(long)]
+    no_spin: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the runtime; are there file descriptors left (ulimit -n)?")]
+struct NoRuntime(#[source] io::Error);
+
+impl Args {
+    fn config(self) -> Result<ServerConfig, Failure> {
+        let identity = match (&self.certificate, &self.private_key) {
+            (Some(certificate), Some(key)) => {
+                Some(Identity::load(certificate, key).map_err(|error| Failure::run(&error))?)
+            }
+            _ => None,
+        };
+        let users = self
+            .user_file
+            .map(|path| Users::load(&path))
+            .transpose()
+            .map_err(|error| Failure::run(&error))?;
+        let mut policies: Vec<SecurityPolicy> = Vec::new();
+        for Policy(policy) in self.security_policy {
+            if !policies.contains(&policy) {
+                policies.push(policy);
+            }
+        }
+        Ok(ServerConfig {
+            listen: self.listen,
+            policies,
+            identity,
+            users,
+            max_sessions: usize::from(self.max_sessions),
+            spin: !self.no_spin,
+            log: Arc::new(|line| note(TOOL, &line)),
+        })
+    }
+}
+
+/// The program `opcua-perf-server`.
+#[must_use]
+pub fn server() -> ExitCode {
+    run_main(std::env::args_os(), |args: Args| {
+        let config = args.config()?;
+        let wait = if config.spin {
+            Wait::SpinOnDemand
+        } else {
+            Wait::Sleep
+        };
+        let no_runtime = |error| Failure::run(&NoRuntime(error));
+        let runtime = current_thread(wait).map_err(no_runtime)?;
+        run_to_end(runtime, async {
+            let mut interrupt = Interrupt::install().map_err(no_runtime)?;
+            let server = Server::bind(config)
+                .await
+                .map_err(|error| Failure::run(&error))?;
+            server.run(async { interrupt.wait().await }).await;
+            Ok(Exit::Success)
+        })
+    })
+}
