@@ -121,6 +121,20 @@ impl Identity {
         &self.der
     }
 
+    /// The application URI that the certificate is for (Part 6, 6.2.2): what
+    /// the application must call itself for others to accept it.
+    pub(crate) fn application_uri(&self) -> Option<String> {
+        use x509_cert::der::Decode;
+        use x509_cert::ext::pkix::SubjectAltName;
+        use x509_cert::ext::pkix::name::GeneralName;
+        let certificate = x509_cert::Certificate::from_der(&self.der).ok()?;
+        let (_, names): (bool, SubjectAltName) = certificate.tbs_certificate.get().ok()??;
+        names.0.iter().find_map(|name| match name {
+            GeneralName::UniformResourceIdentifier(uri) => Some(uri.to_string()),
+            _ => None,
+        })
+    }
+
     /// SHA-1 of the certificate (Part 6, 6.7.2.3), by which a peer says whose
     /// key it used.
     pub(crate) fn thumbprint(&self) -> &[u8] {
@@ -130,6 +144,15 @@ impl Identity {
     pub(crate) const fn key(&self) -> &PrivateKey {
         &self.key
     }
+}
+
+/// The URI by which an application on this host calls itself.
+pub(crate) fn uri_of_this_host(application: &str) -> String {
+    let host = X509Data::computer_hostnames().pop();
+    format!(
+        "urn:{}:{application}",
+        host.as_deref().unwrap_or("localhost")
+    )
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, IdentityError> {
@@ -260,6 +283,11 @@ pub(crate) mod tests {
         let peer = PeerCertificate::parse(&chain).unwrap();
         assert_eq!(peer.der(), alice().der());
         assert_eq!(peer.thumbprint(), alice().thumbprint());
+    }
+
+    #[test]
+    fn a_certificate_tells_its_application() {
+        assert_eq!(alice().application_uri().as_deref(), Some("urn:alice"));
     }
 
     #[test]

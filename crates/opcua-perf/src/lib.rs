@@ -6,7 +6,12 @@
 
 pub mod certificate;
 pub mod cli;
+mod clock;
 pub mod endpoint;
+mod loopback;
 pub mod policy;
+pub mod read_loop;
+pub mod read_speed_text;
 pub mod server;
+pub mod stack;
 mod wire;

@@ -1,6 +1,5 @@
 //! `opcua-perf-server`.
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use perf_core::cli::{note, run_main};
 use perf_core::exit::{Exit, Failure};
 use perf_core::runtime::{Interrupt, Wait, current_thread, run_to_end};
 
-use crate::certificate::Identity;
+use super::{identity, no_runtime};
 use crate::endpoint::EndpointUrl;
 use crate::policy::Policy;
 use crate::server::{Server, ServerConfig, Users};
@@ -61,18 +60,9 @@ struct Args {
     no_spin: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot start the runtime; are there file descriptors left (ulimit -n)?")]
-struct NoRuntime(#[source] io::Error);
-
 impl Args {
     fn config(self) -> Result<ServerConfig, Failure> {
-        let identity = match (&self.certificate, &self.private_key) {
-            (Some(certificate), Some(key)) => {
-                Some(Identity::load(certificate, key).map_err(|error| Failure::run(&error))?)
-            }
-            _ => None,
-        };
+        let identity = identity(self.certificate.as_deref(), self.private_key.as_deref())?;
         let users = self
             .user_file
             .map(|path| Users::load(&path))
@@ -106,7 +96,6 @@ pub fn server() -> ExitCode {
         } else {
             Wait::Sleep
         };
-        let no_runtime = |error| Failure::run(&NoRuntime(error));
         let runtime = current_thread(wait).map_err(no_runtime)?;
         run_to_end(runtime, async {
             let mut interrupt = Interrupt::install().map_err(no_runtime)?;

@@ -14,7 +14,7 @@ use opcua::types::{
     VariableTypeId, Variant,
 };
 
-use super::clock::DayClock;
+use crate::clock::DayClock;
 
 /// The namespace of the variable that is measured, and of nothing else.
 pub(crate) const OWN_NAMESPACE: u16 = 1;

@@ -11,7 +11,7 @@
 //! keep: connections, sessions, bytes of a message, elements of an array.
 
 mod address_space;
-mod clock;
+
 mod connection;
 mod pacing;
 mod services;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use opcua::crypto::{SecurityPolicy, X509Data};
+use opcua::crypto::SecurityPolicy;
 use opcua::sync::Mutex;
 use opcua::types::{ContextOwned, NamespaceMap, StatusCode};
 use perf_core::clock::Timestamp;
@@ -36,12 +36,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use self::address_space::AddressSpace;
-use self::clock::DayClock;
 use self::connection::{Connection, TIME_TO_OPEN};
 use self::pacing::Pacer;
 use self::sessions::Sessions;
 pub use self::users::{Users, UsersError};
-use crate::certificate::{Identity, IdentityError};
+use crate::certificate::{Identity, IdentityError, uri_of_this_host};
+use crate::clock::DayClock;
 use crate::endpoint::EndpointUrl;
 use crate::wire::Limits;
 
@@ -154,20 +154,16 @@ impl Server {
             spin,
             log,
         } = config;
-        let host = X509Data::computer_hostnames().pop();
-        let application_uri = format!(
-            "urn:{}:{}",
-            host.as_deref().unwrap_or("localhost"),
-            address_space::PRODUCT_NAME
-        );
+        let name = address_space::PRODUCT_NAME;
+        let application_uri = identity
+            .as_ref()
+            .and_then(Identity::application_uri)
+            .unwrap_or_else(|| uri_of_this_host(name));
         let secure = policies
             .iter()
             .any(|&policy| policy != SecurityPolicy::None);
         let identity = match identity {
-            None if secure => Some(Identity::generate(
-                &application_uri,
-                address_space::PRODUCT_NAME,
-            )?),
+            None if secure => Some(Identity::generate(&application_uri, name)?),
             identity => identity,
         };
         let failed = |source| ServerError::Listen {

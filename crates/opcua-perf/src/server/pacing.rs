@@ -11,7 +11,7 @@ use std::time::Duration;
 use perf_core::clock::Timestamp;
 use tokio::sync::Notify;
 
-use super::clock::DayClock;
+use crate::clock::DayClock;
 
 /// How long the last request may be past.
 const SPIN: Duration = Duration::from_millis(1);

@@ -1,5 +1,5 @@
-//! The time that the server tells: monotonic, and anchored to the wall clock
-//! once.
+//! The time that both ends put into messages: monotonic, and anchored to the
+//! wall clock once.
 
 use opcua::types::DateTime;
 use perf_core::clock::{Clock, MonotonicClock, Timestamp, wall_clock};

@@ -1,0 +1,636 @@
+//! The read, over and over: what is done, and what is kept of it.
+//!
+//! [`ReadLoop`] is the operation. It judges each response and tells
+//! [`ReadRecorder`], which the load loop gives the operation's times, what the
+//! read was: so a read that failed never enters the times.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::rc::Rc;
+use std::time::Duration;
+
+use opcua::types::{DataValue, NodeId, StatusCode, Variant};
+use perf_core::clock::Timestamp;
+use perf_core::histogram::LatencyHistogram;
+use perf_core::load::Operation;
+use perf_core::recorder::{Recorder, Sample};
+use perf_core::units::{float, nanos, per_second};
+
+use crate::clock::NANOS_PER_DAY;
+use crate::stack::{CallError, ReadSession, StackError};
+
+/// The node that open62541's read performance server exposes.
+#[must_use]
+pub fn default_node() -> NodeId {
+    NodeId::new(1, 42_u32)
+}
+
+/// Where the times of the rows come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeSource {
+    /// The values are the server's nanoseconds of the day; a time is the
+    /// difference of two successive ones, as upstream has it.
+    Server,
+    /// A time is the difference of the arrivals of two successive responses,
+    /// by the client's clock.
+    Client,
+}
+
+/// What one read was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Failed,
+    /// It has no time: the first one, the one over midnight, the one after a
+    /// failure, or one whose value fell.
+    Untimed,
+    /// Nanoseconds since the last one, by the server's clock.
+    Server(u64),
+    /// Its time is the client's.
+    Client,
+}
+
+/// How many reads failed, and with what.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failures(BTreeMap<u32, u64>);
+
+impl Failures {
+    fn add(&mut self, status: StatusCode) {
+        *self.0.entry(status.bits()).or_default() += 1;
+    }
+
+    /// Whether there were none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (&bits, times)) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { ", " };
+            write!(f, "{separator}{} {times}", StatusCode::from(bits))?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a loop cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    /// The connection, the session or the server is gone.
+    #[error(transparent)]
+    Lost(#[from] StackError),
+    /// The response has not one value for each node.
+    #[error("the server answered {got} values for {expected} nodes")]
+    Count {
+        /// Nodes of the request.
+        expected: usize,
+        /// Values of the response.
+        got: usize,
+    },
+    /// The value is no longer of the type that it was.
+    #[error("the value is {got}, not UInt64 any more")]
+    Type {
+        /// What came.
+        got: String,
+    },
+}
+
+/// One Read after the other.
+pub(crate) struct ReadLoop<S> {
+    session: S,
+    judge: Judge,
+}
+
+impl<S: ReadSession> ReadLoop<S> {
+    /// A loop over a session whose plan has this many nodes.
+    pub(crate) fn new(session: S, nodes: usize, source: TimeSource) -> Self {
+        Self {
+            session,
+            judge: Judge::new(nodes, source),
+        }
+    }
+
+    /// The recorder that belongs to this loop; `on_row` gets a row every
+    /// `row_every` reads.
+    pub(crate) fn recorder<F: FnMut(Row)>(
+        &self,
+        row_every: NonZeroU64,
+        on_row: F,
+    ) -> ReadRecorder<F> {
+        ReadRecorder {
+            outcome: Rc::clone(&self.judge.outcome),
+            row_every: row_every.get(),
+            on_row,
+            row: Row::default(),
+            row_start: None,
+            rows: 0,
+            last_end: None,
+            total: Row::default(),
+            round_trip: LatencyHistogram::new(),
+        }
+    }
+
+    pub(crate) const fn judge(&self) -> &Judge {
+        &self.judge
+    }
+
+    pub(crate) fn into_session(self) -> S {
+        self.session
+    }
+}
+
+impl<S: ReadSession> Operation for ReadLoop<S> {
+    type Error = LoopError;
+
+    async fn execute(&mut self, _: u64) -> Result<u64, LoopError> {
+        let outcome = match self.session.read().await {
+            Ok(values) => self.judge.values(values)?,
+            Err(CallError::Refused(status)) => self.judge.refused(status),
+            Err(CallError::Lost(error)) => return Err(error.into()),
+        };
+        self.judge.outcome.set(outcome);
+        Ok(1)
+    }
+}
+
+/// Tells what each read was, and keeps count of those that failed.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    nodes: usize,
+    source: TimeSource,
+    last_value: Option<u64>,
+    failures: Failures,
+    fell: u64,
+    /// For the recorder.
+    outcome: Rc<Cell<Outcome>>,
+}
+
+impl Judge {
+    fn new(nodes: usize, source: TimeSource) -> Self {
+        Self {
+            nodes,
+            source,
+            last_value: None,
+            failures: Failures::default(),
+            fell: 0,
+            outcome: Rc::new(Cell::new(Outcome::Untimed)),
+        }
+    }
+
+    /// What failed, by `StatusCode`; a read of several nodes counts once for
+    /// each of them that failed.
+    pub(crate) const fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// How often the value was less than the one before, and it was not
+    /// midnight.
+    pub(crate) const fn fell(&self) -> u64 {
+        self.fell
+    }
+
+    fn refused(&mut self, status: StatusCode) -> Outcome {
+        self.failures.add(status);
+        self.last_value = None;
+        Outcome::Failed
+    }
+
+    fn values(&mut self, values: &[DataValue]) -> Result<Outcome, LoopError> {
+        if values.len() != self.nodes {
+            return Err(LoopError::Count {
+                expected: self.nodes,
+                got: values.len(),
+            });
+        }
+        let mut failed = false;
+        for status in values.iter().filter_map(|value| value.status) {
+            if status.is_bad() {
+                failed = true;
+                self.failures.add(status);
+            }
+        }
+        if failed {
+            self.last_value = None;
+            return Ok(Outcome::Failed);
+        }
+        if self.source == TimeSource::Client {
+            return Ok(Outcome::Client);
+        }
+        let value = values.first().and_then(|value| value.value.as_ref());
+        let Some(&Variant::UInt64(now)) = value else {
+            return Err(LoopError::Type {
+                got: type_name(value),
+            });
+        };
+        let Some(last) = self.last_value.replace(now) else {
+            return Ok(Outcome::Untimed);
+        };
+        if now >= last {
+            return Ok(Outcome::Server(now - last));
+        }
+        if last - now < NANOS_PER_DAY / 2 {
+            self.fell += 1;
+        }
+        Ok(Outcome::Untimed)
+    }
+}
+
+/// The type of a value, as people call it.
+pub(crate) fn type_name(value: Option<&Variant>) -> String {
+    match value {
+        None | Some(Variant::Empty) => "nothing".to_owned(),
+        Some(Variant::Array(array)) => format!("an array of {:?}", array.value_type),
+        Some(value) => format!("{:?}", value.type_id()),
+    }
+}
+
+/// Takes the times of a [`ReadLoop`]: a row every so many reads, and the
+/// distribution of the round trips.
+#[derive(Debug)]
+pub(crate) struct ReadRecorder<F> {
+    outcome: Rc<Cell<Outcome>>,
+    row_every: u64,
+    on_row: F,
+    row: Row,
+    row_start: Option<Timestamp>,
+    rows: u64,
+    /// When the last read that was right ended.
+    last_end: Option<Timestamp>,
+    total: Row,
+    round_trip: LatencyHistogram,
+}
+
+impl<F> ReadRecorder<F> {
+    /// Rows that were full.
+    pub(crate) const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// All reads as one row, over the time that the run took.
+    pub(crate) fn total(&self, elapsed: Duration) -> Row {
+        let mut total = self.total;
+        total.merge(&self.row);
+        Row { elapsed, ..total }
+    }
+
+    /// From request to response by the client's clock, of the reads that were
+    /// right.
+    pub(crate) const fn round_trip(&self) -> &LatencyHistogram {
+        &self.round_trip
+    }
+}
+
+impl<F: FnMut(Row)> Recorder for ReadRecorder<F> {
+    const TIMED: bool = true;
+
+    #[inline]
+    fn record(&mut self, sample: Sample) {
+        let start = *self.row_start.get_or_insert(sample.started);
+        let last_end = match self.outcome.get() {
+            Outcome::Failed => {
+                self.row.failed += 1;
+                None
+            }
+            outcome => {
+                self.round_trip.record(sample.response_time());
+                self.row.reads += 1;
+                let time = match (outcome, self.last_end) {
+                    (Outcome::Server(ns), _) => Some(ns),
+                    (Outcome::Client, Some(last)) => Some(nanos(sample.ended.since(last))),
+                    _ => None,
+                };
+                if let Some(ns) = time {
+                    self.row.times.add(ns);
+                }
+                Some(sample.ended)
+            }
+        };
+        self.last_end = last_end;
+        if self.row.reads + self.row.failed >= self.row_every {
+            self.row.elapsed = sample.ended.since(start);
+            (self.on_row)(self.row);
+            self.rows += 1;
+            self.total.merge(&self.row);
+            self.row = Row::default();
+            self.row_start = Some(sample.ended);
+        }
+    }
+}
+
+/// A number of reads in a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Row {
+    reads: u64,
+    failed: u64,
+    elapsed: Duration,
+    times: Times,
+}
+
+impl Row {
+    /// Reads that were right.
+    #[must_use]
+    pub const fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Reads that failed.
+    #[must_use]
+    pub const fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// How long they took, by the client's clock.
+    #[must_use]
+    pub const fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// Reads that were right, a second, by the client's clock; `None` in no
+    /// time.
+    #[must_use]
+    pub fn reads_per_s(&self) -> Option<f64> {
+        per_second(self.reads, self.elapsed)
+    }
+
+    /// The times between successive values.
+    #[must_use]
+    pub const fn times(&self) -> &Times {
+        &self.times
+    }
+
+    /// Adds another row's reads; the elapsed time stays.
+    fn merge(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.failed += other.failed;
+        self.times.merge(&other.times);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(reads: u64, elapsed: Duration, times: &[u64]) -> Self {
+        let mut row = Self {
+            reads,
+            elapsed,
+            ..Self::default()
+        };
+        for &ns in times {
+            row.times.add(ns);
+        }
+        row
+    }
+}
+
+/// Times in nanoseconds, as their number, sum and extremes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    number: u64,
+    sum: u64,
+    min: u64,
+    max: u64,
+}
+
+impl Times {
+    #[inline]
+    fn add(&mut self, ns: u64) {
+        self.merge(&Self {
+            number: 1,
+            sum: ns,
+            min: ns,
+            max: ns,
+        });
+    }
+
+    #[inline]
+    fn merge(&mut self, other: &Self) {
+        if other.number == 0 {
+            return;
+        }
+        self.min = if self.number == 0 {
+            other.min
+        } else {
+            self.min.min(other.min)
+        };
+        self.max = self.max.max(other.max);
+        self.number += other.number;
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
+    /// The mean; `None` when there is no time.
+    #[must_use]
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.number > 0).then(|| float(self.sum) / float(self.number))
+    }
+
+    /// The shortest; `None` when there is no time.
+    #[must_use]
+    pub fn min_ns(&self) -> Option<u64> {
+        (self.number > 0).then_some(self.min)
+    }
+
+    /// The longest; `None` when there is no time.
+    #[must_use]
+    pub fn max_ns(&self) -> Option<u64> {
+        (self.number > 0).then_some(self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perf_core::clock::ManualClock;
+    use perf_core::limit::{RunLimit, StopReason};
+    use perf_core::load::{Run, closed_loop};
+
+    use super::*;
+
+    /// Answers what it is told, each after a microsecond.
+    struct Scripted<'a> {
+        clock: &'a ManualClock,
+        answers: std::vec::IntoIter<Result<Vec<DataValue>, StatusCode>>,
+        last: Vec<DataValue>,
+    }
+
+    impl ReadSession for Scripted<'_> {
+        async fn read(&mut self) -> Result<&[DataValue], CallError> {
+            self.clock.advance(Duration::from_micros(1));
+            match self.answers.next() {
+                Some(Ok(values)) => {
+                    self.last = values;
+                    Ok(&self.last)
+                }
+                Some(Err(status)) => Err(CallError::Refused(status)),
+                None => Err(StackError::Closed.into()),
+            }
+        }
+
+        async fn close(self) {}
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(future)
+    }
+
+    struct Ran {
+        rows: Vec<Row>,
+        total: Row,
+        round_trips: u64,
+        failures: Failures,
+        fell: u64,
+        result: Result<(), LoopError>,
+    }
+
+    fn run(
+        answers: Vec<Result<Vec<DataValue>, StatusCode>>,
+        source: TimeSource,
+        row_every: u64,
+    ) -> Ran {
+        let clock = ManualClock::default();
+        let number = NonZeroU64::new(answers.len() as u64).unwrap();
+        let nodes = answers
+            .iter()
+            .find_map(|answer| answer.as_ref().ok().map(Vec::len))
+            .unwrap_or(1);
+        let session = Scripted {
+            clock: &clock,
+            answers: answers.into_iter(),
+            last: Vec::new(),
+        };
+        let mut reads = ReadLoop::new(session, nodes, source);
+        let mut rows = Vec::new();
+        let recorder = reads.recorder(NonZeroU64::new(row_every).unwrap(), |row| rows.push(row));
+        let mut run = Run::new(&clock, recorder);
+        let result = block_on(closed_loop(&mut reads, RunLimit::Count(number), &mut run));
+        let (measurement, recorder) = run.finish(StopReason::Complete);
+        let total = recorder.total(measurement.elapsed);
+        let round_trips = recorder.round_trip().len();
+        drop(recorder);
+        Ran {
+            rows,
+            total,
+            round_trips,
+            failures: reads.judge().failures().clone(),
+            fell: reads.judge().fell(),
+            result,
+        }
+    }
+
+    fn time(ns: u64) -> Result<Vec<DataValue>, StatusCode> {
+        Ok(vec![DataValue::value_only(ns)])
+    }
+
+    #[test]
+    fn times_are_differences_of_the_servers_values() {
+        let ran = run(
+            vec![time(100), time(130), time(190), time(200)],
+            TimeSource::Server,
+            2,
+        );
+        assert_eq!(
+            ran.rows,
+            [
+                Row::of(2, Duration::from_micros(2), &[30]),
+                Row::of(2, Duration::from_micros(2), &[60, 10]),
+            ]
+        );
+        assert_eq!(
+            ran.total,
+            Row::of(4, Duration::from_micros(4), &[30, 60, 10])
+        );
+        assert_eq!(ran.round_trips, 4);
+    }
+
+    #[test]
+    fn midnight_is_a_read_without_a_time() {
+        let ran = run(
+            vec![time(NANOS_PER_DAY - 5), time(20), time(50)],
+            TimeSource::Server,
+            3,
+        );
+        assert_eq!(ran.rows, [Row::of(3, Duration::from_micros(3), &[30])]);
+        assert_eq!(ran.fell, 0);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_is_noticed() {
+        let ran = run(vec![time(50), time(40), time(45)], TimeSource::Server, 3);
+        assert_eq!(ran.rows, [Row::of(3, Duration::from_micros(3), &[5])]);
+        assert_eq!(ran.fell, 1);
+    }
+
+    #[test]
+    fn a_failed_read_is_counted_and_has_no_time() {
+        let bad = StatusCode::BadNoCommunication;
+        let failed = || Ok(vec![DataValue::from((Variant::Empty, bad))]);
+        let ran = run(
+            vec![
+                time(100),
+                failed(),
+                time(900),
+                Err(StatusCode::BadTooManyOperations),
+                time(1000),
+                time(1010),
+            ],
+            TimeSource::Server,
+            6,
+        );
+        let mut expected = Row::of(4, Duration::from_micros(6), &[10]);
+        expected.failed = 2;
+        assert_eq!(ran.rows, [expected]);
+        assert_eq!(ran.round_trips, 4);
+        assert_eq!(
+            ran.failures.to_string(),
+            "BadTooManyOperations 1, BadNoCommunication 1"
+        );
+    }
+
+    #[test]
+    fn other_nodes_are_timed_by_the_clients_clock() {
+        let text = || Ok(vec![DataValue::value_only("text")]);
+        let ran = run(
+            vec![
+                text(),
+                text(),
+                Err(StatusCode::BadNoCommunication),
+                text(),
+                text(),
+            ],
+            TimeSource::Client,
+            5,
+        );
+        let mut expected = Row::of(4, Duration::from_micros(5), &[1000, 1000]);
+        expected.failed = 1;
+        assert_eq!(ran.rows, [expected]);
+    }
+
+    #[test]
+    fn an_uncertain_value_is_a_value() {
+        let uncertain = DataValue::from((Variant::UInt64(7), StatusCode::UncertainInitialValue));
+        let ran = run(vec![Ok(vec![uncertain]), time(9)], TimeSource::Server, 2);
+        assert_eq!(ran.rows[0].times().max_ns(), Some(2));
+        assert!(ran.failures.is_empty());
+    }
+
+    #[test]
+    fn wrong_responses_end_the_loop() {
+        let two = vec![DataValue::value_only(1_u64), DataValue::value_only(2_u64)];
+        let ran = run(vec![time(1), Ok(two)], TimeSource::Server, 9);
+        assert_eq!(
+            ran.result.unwrap_err().to_string(),
+            "the server answered 2 values for 1 nodes"
+        );
+        let ran = run(
+            vec![time(1), Ok(vec![DataValue::value_only(1.5_f64)])],
+            TimeSource::Server,
+            9,
+        );
+        let error = ran.result.unwrap_err().to_string();
+        assert!(error.contains("Double"), "{error}");
+        assert_eq!(ran.total.reads(), 1);
+        assert!(ran.rows.is_empty());
+    }
+}
