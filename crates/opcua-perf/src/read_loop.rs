@@ -1,21 +1,17 @@
 //! The read, over and over: what is done, and what is kept of it.
 //!
-//! [`ReadLoop`] is the operation. It judges each response and tells
-//! [`ReadRecorder`], which the load loop gives the operation's times, what the
-//! read was: so a read that failed never enters the times.
+//! [`ReadLoop`] is the operation. It judges each response; a read that failed
+//! is counted by its `StatusCode`, and is in no time and no row.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::rc::Rc;
 use std::time::Duration;
 
 use opcua::types::{DataValue, NodeId, StatusCode, Variant};
-use perf_core::clock::Timestamp;
+use perf_core::clock::{Clock, Timestamp};
 use perf_core::histogram::LatencyHistogram;
 use perf_core::load::Operation;
-use perf_core::recorder::{Recorder, Sample};
 use perf_core::units::{float, nanos, per_second};
 
 use crate::clock::NANOS_PER_DAY;
@@ -65,13 +61,20 @@ impl Failures {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Each code by its name, and how often it came.
+    pub fn iter(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        self.0
+            .iter()
+            .map(|(&bits, &times)| (StatusCode::from(bits).to_string(), times))
+    }
 }
 
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (&bits, times)) in self.0.iter().enumerate() {
+        for (i, (name, times)) in self.iter().enumerate() {
             let separator = if i == 0 { "" } else { ", " };
-            write!(f, "{separator}{} {times}", StatusCode::from(bits))?;
+            write!(f, "{separator}{name} {times}")?;
         }
         Ok(())
     }
@@ -100,42 +103,50 @@ pub enum LoopError {
 }
 
 /// One Read after the other.
-pub(crate) struct ReadLoop<S> {
+pub(crate) struct ReadLoop<S, C, F> {
     session: S,
     judge: Judge,
+    /// None until the timed reads begin.
+    rows: Option<Rows<C, F>>,
 }
 
-impl<S: ReadSession> ReadLoop<S> {
-    /// A loop over a session whose plan has this many nodes.
+impl<S: ReadSession, C: Clock, F: FnMut(Row)> ReadLoop<S, C, F> {
+    /// A loop over a session whose plan has this many nodes. Nothing is kept
+    /// of its reads until [`Self::begin`].
     pub(crate) fn new(session: S, nodes: usize, source: TimeSource) -> Self {
         Self {
             session,
             judge: Judge::new(nodes, source),
+            rows: None,
         }
     }
 
-    /// The recorder that belongs to this loop; `on_row` gets a row every
-    /// `row_every` reads.
-    pub(crate) fn recorder<F: FnMut(Row)>(
-        &self,
-        row_every: NonZeroU64,
-        on_row: F,
-    ) -> ReadRecorder<F> {
-        ReadRecorder {
-            outcome: Rc::clone(&self.judge.outcome),
-            row_every: row_every.get(),
+    /// From now on reads are kept in rows of `every`, which `on_row` gets. What
+    /// failed before is forgotten.
+    pub(crate) fn begin(&mut self, clock: C, every: NonZeroU64, on_row: F) {
+        self.judge.failures = Failures::default();
+        self.judge.fell = 0;
+        let row_start = clock.now();
+        self.rows = Some(Rows {
+            clock,
+            every: every.get(),
             on_row,
             row: Row::default(),
-            row_start: None,
-            rows: 0,
-            last_end: None,
-            total: Row::default(),
-            round_trip: LatencyHistogram::new(),
-        }
+            row_start,
+            whole: 0,
+            last_arrival: None,
+            times: LatencyHistogram::new(),
+            all: Row::default(),
+        });
     }
 
     pub(crate) const fn judge(&self) -> &Judge {
         &self.judge
+    }
+
+    /// What was kept since [`Self::begin`].
+    pub(crate) const fn rows(&self) -> Option<&Rows<C, F>> {
+        self.rows.as_ref()
     }
 
     pub(crate) fn into_session(self) -> S {
@@ -143,17 +154,20 @@ impl<S: ReadSession> ReadLoop<S> {
     }
 }
 
-impl<S: ReadSession> Operation for ReadLoop<S> {
+impl<S: ReadSession, C: Clock, F: FnMut(Row)> Operation for ReadLoop<S, C, F> {
     type Error = LoopError;
 
+    #[inline]
     async fn execute(&mut self, _: u64) -> Result<u64, LoopError> {
         let outcome = match self.session.read().await {
             Ok(values) => self.judge.values(values)?,
             Err(CallError::Refused(status)) => self.judge.refused(status),
             Err(CallError::Lost(error)) => return Err(error.into()),
         };
-        self.judge.outcome.set(outcome);
-        Ok(1)
+        if let Some(rows) = &mut self.rows {
+            rows.take(outcome);
+        }
+        Ok(u64::from(outcome != Outcome::Failed))
     }
 }
 
@@ -164,9 +178,8 @@ pub(crate) struct Judge {
     source: TimeSource,
     last_value: Option<u64>,
     failures: Failures,
+    failing: bool,
     fell: u64,
-    /// For the recorder.
-    outcome: Rc<Cell<Outcome>>,
 }
 
 impl Judge {
@@ -176,8 +189,8 @@ impl Judge {
             source,
             last_value: None,
             failures: Failures::default(),
+            failing: false,
             fell: 0,
-            outcome: Rc::new(Cell::new(Outcome::Untimed)),
         }
     }
 
@@ -185,6 +198,11 @@ impl Judge {
     /// each of them that failed.
     pub(crate) const fn failures(&self) -> &Failures {
         &self.failures
+    }
+
+    /// Whether the last read failed.
+    pub(crate) const fn failing(&self) -> bool {
+        self.failing
     }
 
     /// How often the value was less than the one before, and it was not
@@ -195,6 +213,7 @@ impl Judge {
 
     fn refused(&mut self, status: StatusCode) -> Outcome {
         self.failures.add(status);
+        self.failing = true;
         self.last_value = None;
         Outcome::Failed
     }
@@ -206,14 +225,14 @@ impl Judge {
                 got: values.len(),
             });
         }
-        let mut failed = false;
+        self.failing = false;
         for status in values.iter().filter_map(|value| value.status) {
             if status.is_bad() {
-                failed = true;
+                self.failing = true;
                 self.failures.add(status);
             }
         }
-        if failed {
+        if self.failing {
             self.last_value = None;
             return Ok(Outcome::Failed);
         }
@@ -248,76 +267,76 @@ pub(crate) fn type_name(value: Option<&Variant>) -> String {
     }
 }
 
-/// Takes the times of a [`ReadLoop`]: a row every so many reads, and the
-/// distribution of the round trips.
+/// What is kept of the reads that were right.
 #[derive(Debug)]
-pub(crate) struct ReadRecorder<F> {
-    outcome: Rc<Cell<Outcome>>,
-    row_every: u64,
+pub(crate) struct Rows<C, F> {
+    clock: C,
+    every: u64,
     on_row: F,
     row: Row,
-    row_start: Option<Timestamp>,
-    rows: u64,
-    /// When the last read that was right ended.
-    last_end: Option<Timestamp>,
-    total: Row,
-    round_trip: LatencyHistogram,
+    row_start: Timestamp,
+    /// Rows that are whole.
+    whole: u64,
+    /// When the last response came, where the client's clock counts.
+    last_arrival: Option<Timestamp>,
+    times: LatencyHistogram,
+    all: Row,
 }
 
-impl<F> ReadRecorder<F> {
-    /// Rows that were full.
-    pub(crate) const fn rows(&self) -> u64 {
-        self.rows
+impl<C: Clock, F: FnMut(Row)> Rows<C, F> {
+    /// How many were whole, and were given away.
+    pub(crate) const fn whole(&self) -> u64 {
+        self.whole
     }
 
     /// All reads as one row, over the time that the run took.
     pub(crate) fn total(&self, elapsed: Duration) -> Row {
-        let mut total = self.total;
+        let mut total = self.all;
         total.merge(&self.row);
         Row { elapsed, ..total }
     }
 
-    /// From request to response by the client's clock, of the reads that were
-    /// right.
-    pub(crate) const fn round_trip(&self) -> &LatencyHistogram {
-        &self.round_trip
+    /// The times between successive values.
+    pub(crate) const fn times(&self) -> &LatencyHistogram {
+        &self.times
     }
-}
-
-impl<F: FnMut(Row)> Recorder for ReadRecorder<F> {
-    const TIMED: bool = true;
 
     #[inline]
-    fn record(&mut self, sample: Sample) {
-        let start = *self.row_start.get_or_insert(sample.started);
-        let last_end = match self.outcome.get() {
+    fn take(&mut self, outcome: Outcome) {
+        let time = match outcome {
             Outcome::Failed => {
                 self.row.failed += 1;
-                None
+                self.last_arrival = None;
+                return;
             }
-            outcome => {
-                self.round_trip.record(sample.response_time());
-                self.row.reads += 1;
-                let time = match (outcome, self.last_end) {
-                    (Outcome::Server(ns), _) => Some(ns),
-                    (Outcome::Client, Some(last)) => Some(nanos(sample.ended.since(last))),
-                    _ => None,
-                };
-                if let Some(ns) = time {
-                    self.row.times.add(ns);
-                }
-                Some(sample.ended)
+            Outcome::Untimed => None,
+            Outcome::Server(ns) => Some(ns),
+            Outcome::Client => {
+                let now = self.clock.now();
+                self.last_arrival
+                    .replace(now)
+                    .map(|last| nanos(now.since(last)))
             }
         };
-        self.last_end = last_end;
-        if self.row.reads + self.row.failed >= self.row_every {
-            self.row.elapsed = sample.ended.since(start);
-            (self.on_row)(self.row);
-            self.rows += 1;
-            self.total.merge(&self.row);
-            self.row = Row::default();
-            self.row_start = Some(sample.ended);
+        if let Some(ns) = time {
+            self.times.record(Duration::from_nanos(ns));
+            self.row.times.add(ns);
         }
+        self.row.reads += 1;
+        if self.row.reads >= self.every {
+            self.end_row();
+        }
+    }
+
+    #[cold]
+    fn end_row(&mut self) {
+        let now = self.clock.now();
+        self.row.elapsed = now.since(self.row_start);
+        (self.on_row)(self.row);
+        self.whole += 1;
+        self.all.merge(&self.row);
+        self.row = Row::default();
+        self.row_start = now;
     }
 }
 
@@ -442,6 +461,8 @@ mod tests {
     use perf_core::clock::ManualClock;
     use perf_core::limit::{RunLimit, StopReason};
     use perf_core::load::{Run, closed_loop};
+    use perf_core::recorder::Discard;
+    use std::cell::RefCell;
 
     use super::*;
 
@@ -478,7 +499,7 @@ mod tests {
     struct Ran {
         rows: Vec<Row>,
         total: Row,
-        round_trips: u64,
+        times: u64,
         failures: Failures,
         fell: u64,
         result: Result<(), LoopError>,
@@ -490,7 +511,8 @@ mod tests {
         row_every: u64,
     ) -> Ran {
         let clock = ManualClock::default();
-        let number = NonZeroU64::new(answers.len() as u64).unwrap();
+        let right = answers.iter().filter(|answer| is_right(answer)).count();
+        let number = NonZeroU64::new(right as u64).unwrap();
         let nodes = answers
             .iter()
             .find_map(|answer| answer.as_ref().ok().map(Vec::len))
@@ -501,22 +523,32 @@ mod tests {
             last: Vec::new(),
         };
         let mut reads = ReadLoop::new(session, nodes, source);
-        let mut rows = Vec::new();
-        let recorder = reads.recorder(NonZeroU64::new(row_every).unwrap(), |row| rows.push(row));
-        let mut run = Run::new(&clock, recorder);
+        let rows = RefCell::new(Vec::new());
+        let every = NonZeroU64::new(row_every).unwrap();
+        reads.begin(&clock, every, |row| rows.borrow_mut().push(row));
+        let mut run = Run::new(&clock, Discard);
         let result = block_on(closed_loop(&mut reads, RunLimit::Count(number), &mut run));
-        let (measurement, recorder) = run.finish(StopReason::Complete);
-        let total = recorder.total(measurement.elapsed);
-        let round_trips = recorder.round_trip().len();
-        drop(recorder);
-        Ran {
-            rows,
-            total,
-            round_trips,
+        let (measurement, _) = run.finish(StopReason::Complete);
+        let kept = reads.rows().unwrap();
+        let ran = Ran {
+            total: kept.total(measurement.elapsed),
+            times: kept.times().len(),
             failures: reads.judge().failures().clone(),
             fell: reads.judge().fell(),
             result,
+            rows: Vec::new(),
+        };
+        drop(reads);
+        Ran {
+            rows: rows.into_inner(),
+            ..ran
         }
+    }
+
+    fn is_right(answer: &Result<Vec<DataValue>, StatusCode>) -> bool {
+        answer
+            .as_ref()
+            .is_ok_and(|values| values.iter().all(|value| !value.status().is_bad()))
     }
 
     fn time(ns: u64) -> Result<Vec<DataValue>, StatusCode> {
@@ -541,7 +573,7 @@ mod tests {
             ran.total,
             Row::of(4, Duration::from_micros(4), &[30, 60, 10])
         );
-        assert_eq!(ran.round_trips, 4);
+        assert_eq!(ran.times, 3);
     }
 
     #[test]
@@ -576,12 +608,11 @@ mod tests {
                 time(1010),
             ],
             TimeSource::Server,
-            6,
+            4,
         );
         let mut expected = Row::of(4, Duration::from_micros(6), &[10]);
         expected.failed = 2;
         assert_eq!(ran.rows, [expected]);
-        assert_eq!(ran.round_trips, 4);
         assert_eq!(
             ran.failures.to_string(),
             "BadTooManyOperations 1, BadNoCommunication 1"
@@ -600,7 +631,7 @@ mod tests {
                 text(),
             ],
             TimeSource::Client,
-            5,
+            4,
         );
         let mut expected = Row::of(4, Duration::from_micros(5), &[1000, 1000]);
         expected.failed = 1;

@@ -121,8 +121,10 @@ fn usage_line<A: Parser>(error: &clap::Error) -> String {
 /// One line on stderr that begins with the tool's name: diagnostics, never
 /// results.
 pub fn note(tool: &str, message: &impl fmt::Display) {
-    // Nothing is left to be told to when stderr is gone.
-    let _ = writeln!(io::stderr().lock(), "{tool}: {message}");
+    // One write, so that the lines of two processes do not mix. Nothing is left
+    // to be told to when stderr is gone.
+    let line = format!("{tool}: {message}\n");
+    let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// Writes a tool's results to stdout at once. A reader that went away is not

@@ -24,7 +24,9 @@ pub trait Operation {
 
     /// Does it at least once and `at_most` times, and says how often.
     ///
-    /// An operation whose single times matter does it once.
+    /// An operation whose single times matter does it once. 0 says that it was
+    /// tried and failed in a way that does not end the run: it is in no figure
+    /// of the loop, and whoever does it keeps count.
     ///
     /// # Errors
     /// Whatever keeps it from being done.
@@ -155,17 +157,19 @@ where
         let done = operation.execute(target - completed).await?;
         let end = start.map(|started| {
             let ended = run.clock.now();
-            run.recorder.record(Sample {
-                intended: started,
-                started,
-                ended,
-            });
+            if done > 0 {
+                run.recorder.record(Sample {
+                    intended: started,
+                    started,
+                    ended,
+                });
+            }
             ended
         });
         completed += done;
         run.progress.set(completed);
         if let Some(deadline) = deadline {
-            unlooked += done;
+            unlooked += done.max(1);
             if end.is_some() || unlooked >= CLOCK_STRIDE {
                 unlooked = 0;
                 if end.unwrap_or_else(|| run.clock.now()) >= deadline {
@@ -212,15 +216,18 @@ where
     let deadline = limit.elapsed().map(|duration| started + duration);
     run.started = Some(started);
     let mut completed = 0;
+    let mut tried = 0;
     while completed < target {
-        let intended = started + rate.due(completed);
+        let intended = started + rate.due(tried);
         if deadline.is_some_and(|deadline| intended >= deadline) {
             break;
         }
         pacer.until(intended).await;
         let started = run.clock.now();
-        completed += operation.execute(1).await?;
-        if R::TIMED {
+        let done = operation.execute(1).await?;
+        tried += 1;
+        completed += done;
+        if R::TIMED && done > 0 {
             run.recorder.record(Sample {
                 intended,
                 started,
@@ -229,7 +236,7 @@ where
         }
         run.progress.set(completed);
     }
-    run.ended = Some(run.clock.now().max(started + rate.due(completed)));
+    run.ended = Some(run.clock.now().max(started + rate.due(tried)));
     Ok(())
 }
 
@@ -400,6 +407,56 @@ mod tests {
         // 10 ms at 1000/s: the stalled one and the 9 that were due meanwhile.
         assert_eq!(slower_than_100_us(recorder.response()), 10);
         assert_eq!(slower_than_100_us(recorder.service().unwrap()), 1);
+    }
+
+    /// Takes 1 us; every second one fails in a way that the run survives.
+    struct Flaky<'a> {
+        clock: &'a ManualClock,
+        calls: u64,
+    }
+
+    impl Operation for Flaky<'_> {
+        type Error = ();
+
+        async fn execute(&mut self, _: u64) -> Result<u64, ()> {
+            self.calls += 1;
+            self.clock.advance(MICRO);
+            Ok(self.calls % 2)
+        }
+    }
+
+    #[test]
+    fn what_failed_is_in_no_figure_but_takes_its_time() {
+        let clock = ManualClock::default();
+        let mut operation = Flaky {
+            clock: &clock,
+            calls: 0,
+        };
+        let mut run = Run::new(&clock, HistogramRecorder::closed_loop());
+        block_on(closed_loop(&mut operation, count(10), &mut run)).unwrap();
+        let (measurement, recorder) = run.finish(StopReason::Complete);
+        assert_eq!((measurement.completed, operation.calls), (10, 19));
+        assert_eq!(measurement.elapsed, MICRO * 19);
+        assert_eq!(recorder.response().len(), 10);
+    }
+
+    #[test]
+    fn what_failed_takes_its_place_in_the_schedule() {
+        let clock = ManualClock::default();
+        let mut operation = Flaky {
+            clock: &clock,
+            calls: 0,
+        };
+        let mut run = Run::new(&clock, HistogramRecorder::open_loop());
+        let rate = Rate::new(1000.0).unwrap();
+        let limit = RunLimit::Elapsed(MICRO * 10_000);
+        let mut pacer = Jump(&clock);
+        block_on(open_loop(&mut operation, rate, limit, &mut pacer, &mut run)).unwrap();
+        let (measurement, recorder) = run.finish(StopReason::Complete);
+        assert_eq!((measurement.completed, operation.calls), (5, 10));
+        assert_eq!(measurement.elapsed, MICRO * 10_000);
+        assert_eq!(recorder.response().len(), 5);
+        assert_eq!(recorder.response().counts().max(), 1000);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! One measurement from its plan to what it left behind: warm-up, timed loop,
 //! and those who watch. The one place that runs the load loops.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use crate::clock::{Clock, MonotonicClock, Timestamp};
 use crate::histogram::LatencyHistogram;
@@ -44,6 +47,32 @@ impl Plan {
                 wording,
             },
         }
+    }
+}
+
+impl Plan {
+    /// What the plan asks for, as a report shows it.
+    #[must_use]
+    pub fn settings(&self) -> BTreeMap<&'static str, Value> {
+        let seconds = |length: Duration| json!(length.as_secs_f64());
+        let mut settings = BTreeMap::new();
+        match self.limit {
+            RunLimit::Count(count) => settings.insert("count", json!(count.get())),
+            RunLimit::Elapsed(length) => settings.insert("duration_s", seconds(length)),
+            RunLimit::Endless => None,
+        };
+        match self.warmup {
+            Some(RunLimit::Count(count)) => settings.insert("warmup_count", json!(count.get())),
+            Some(RunLimit::Elapsed(length)) => settings.insert("warmup_s", seconds(length)),
+            Some(RunLimit::Endless) | None => None,
+        };
+        if let Some(rate) = self.rate {
+            settings.insert("rate_per_s", json!(rate.per_second()));
+        }
+        if let Some(interval) = self.show.interval {
+            settings.insert("interval_s", seconds(interval));
+        }
+        settings
     }
 }
 

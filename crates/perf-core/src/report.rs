@@ -14,12 +14,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::host::{Build, Host};
+use crate::limit::Rate;
 use crate::load::Measurement;
 use crate::monitor::Interval;
 use crate::resources::Usage;
 use crate::summary::{LatencySummary, Throughput};
 use crate::units::per_second;
-use crate::warning::{Warning, WarningReport};
+use crate::warning::{Warning, WarningReport, rate_missed};
 
 /// The version of the report's shape. It rises when a key goes or changes its
 /// meaning, not when one comes.
@@ -155,6 +156,16 @@ impl Outcome {
             resources: usage.into(),
             ..Self::default()
         }
+    }
+
+    /// Adds the schedule of an open loop; gives the doubt, when it was missed.
+    pub fn set_rate(&mut self, rate: Rate) -> Option<Warning> {
+        let achieved = self.operations_per_s;
+        self.rate = Some(RateReport {
+            asked_per_s: rate.per_second(),
+            achieved_per_s: achieved,
+        });
+        achieved.and_then(|achieved| rate_missed(rate.per_second(), achieved))
     }
 
     /// Adds a throughput.

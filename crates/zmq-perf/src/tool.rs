@@ -1,8 +1,6 @@
 //! Each tool, from its arguments to its exit code.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use perf_core::cli::{CpuArgs, DistributionArgs, PatienceArgs, ReportArgs, note, run_main};
 use perf_core::exit::{Exit, Failure};
@@ -10,12 +8,12 @@ use perf_core::limit::{Rate, RunLimit, StopReason};
 use perf_core::measure::{Finished, Plan};
 use perf_core::monitor::{Show, Wording};
 use perf_core::report::outputs::{Outputs, Table};
-use perf_core::report::{IntervalReport, Outcome, RateReport, Report};
+use perf_core::report::{IntervalReport, Outcome, Report};
 use perf_core::runtime::{Interrupt, current_thread, run_to_end};
 use perf_core::summary::{LatencySummary, Throughput, mean};
 use perf_core::units::{count, float, nanos};
-use perf_core::warning::{Doubts, Warning, few_samples, rate_missed};
-use serde_json::{Value, json};
+use perf_core::warning::{Doubts, Warning, few_samples};
+use serde_json::Value;
 
 use crate::cli::{LocalLat, LocalThr, RemoteLat, RemoteThr, Target, loopback_first};
 use crate::endpoint::Endpoint;
@@ -264,7 +262,7 @@ impl Tool {
         }
         self.setting("endpoint", endpoint.to_string());
         self.setting("message_size_bytes", count(size));
-        self.report.settings.extend(settings(&self.plan));
+        self.report.settings.extend(self.plan.settings());
         if let Some(timeout) = patience.timeout {
             self.setting("timeout_s", timeout.as_secs_f64());
         }
@@ -418,12 +416,8 @@ impl Tool {
         let Some(rate) = rate else {
             return;
         };
+        self.warnings.extend(self.outcome.set_rate(rate));
         let achieved = self.outcome.operations_per_s;
-        self.outcome.rate = Some(RateReport {
-            asked_per_s: rate.per_second(),
-            achieved_per_s: achieved,
-        });
-        let missed = achieved.and_then(|achieved| rate_missed(rate.per_second(), achieved));
         note(
             self.name,
             &format!(
@@ -432,7 +426,6 @@ impl Tool {
                 achieved.unwrap_or_default()
             ),
         );
-        self.warnings.extend(missed);
     }
 }
 
@@ -451,27 +444,4 @@ fn run<T>(
         };
         work(&patience).await
     })
-}
-
-/// What a plan asks for, as a report shows it.
-fn settings(plan: &Plan) -> BTreeMap<&'static str, Value> {
-    let seconds = |length: Duration| json!(length.as_secs_f64());
-    let mut settings = BTreeMap::new();
-    match plan.limit {
-        RunLimit::Count(count) => settings.insert("count", json!(count.get())),
-        RunLimit::Elapsed(length) => settings.insert("duration_s", seconds(length)),
-        RunLimit::Endless => None,
-    };
-    match plan.warmup {
-        Some(RunLimit::Count(count)) => settings.insert("warmup_count", json!(count.get())),
-        Some(RunLimit::Elapsed(length)) => settings.insert("warmup_s", seconds(length)),
-        Some(RunLimit::Endless) | None => None,
-    };
-    if let Some(rate) = plan.rate {
-        settings.insert("rate_per_s", json!(rate.per_second()));
-    }
-    if let Some(interval) = plan.show.interval {
-        settings.insert("interval_s", seconds(interval));
-    }
-    settings
 }

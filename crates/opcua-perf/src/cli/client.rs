@@ -1,5 +1,6 @@
 //! `opcua-perf-client`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::num::NonZeroU64;
@@ -11,26 +12,34 @@ use std::time::Duration;
 use clap::{ArgGroup, Parser};
 use opcua::crypto::SecurityPolicy;
 use opcua::types::{AttributeId, DataValue, MessageSecurityMode, NodeId, ReadValueId, Variant};
-use perf_core::cli::{duration, note, positive_count, run_main};
-use perf_core::exit::{Exit, Failure};
-use perf_core::limit::RunLimit;
-use perf_core::load::Operation;
-use perf_core::runtime::{
-    Finished, Halt, Interrupt, Stop, Wait, Watch, current_thread, measure, run_to_end,
+use perf_core::cli::{
+    DistributionArgs, RateArgs, ReportArgs, RunArgs, duration, is_stdout, note, positive_count,
+    run_main,
 };
+use perf_core::clock::{Clock, MonotonicClock};
+use perf_core::exit::{Exit, Failure};
+use perf_core::histogram::LatencyHistogram;
+use perf_core::limit::{RunLimit, StopReason};
+use perf_core::load::{Measurement, Operation};
+use perf_core::measure::{Finished, Halt, measure};
+use perf_core::monitor::{Show, Wording};
+use perf_core::recorder::HistogramRecorder;
+use perf_core::report::outputs::{Outputs, Table};
+use perf_core::report::{IntervalReport, Outcome, Report};
+use perf_core::runtime::{Interrupt, Stop, Wait, Watch, current_thread, run_to_end};
 use perf_core::summary::LatencySummary;
 use perf_core::units::{count, float};
+use perf_core::warning::{Doubts, Warning, few_samples};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::rows::Rows;
+use super::rows::RowPrinter;
 use super::{identity, no_runtime};
 use crate::certificate::{Identity, uri_of_this_host};
 use crate::endpoint::EndpointUrl;
 use crate::loopback::OwnServer;
 use crate::policy::{Policy, parse_mode};
-use crate::read_loop::{
-    LoopError, ReadLoop, ReadRecorder, Row, TimeSource, default_node, type_name,
-};
+use crate::read_loop::{LoopError, ReadLoop, Row, TimeSource, default_node, type_name};
 use crate::stack::raw::RawSession;
 use crate::stack::session::CrateSession;
 use crate::stack::{
@@ -50,6 +59,14 @@ const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
 
 /// How long a security token is to live, in milliseconds; renewed before.
 const TOKEN_LIFETIME: u32 = 3_600_000;
+
+/// How reads are spoken of.
+const WORDING: Wording = Wording {
+    tool: TOOL,
+    what: "reads",
+    time: "round trip",
+    factor: 1.0,
+};
 
 /// The most nodes that one read may name.
 const MAX_NODES: u64 = 100_000;
@@ -118,21 +135,29 @@ struct Args {
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
 
-    /// End after so many reads
-    #[arg(long, value_name = "N", value_parser = positive_count, conflicts_with = "duration")]
+    /// End after so many reads that were right
+    #[arg(long, value_name = "N", value_parser = positive_count, help_heading = "Run")]
     reads: Option<NonZeroU64>,
 
-    /// End after so long
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    duration: Option<Duration>,
+    #[command(flatten)]
+    run: RunArgs,
+
+    #[command(flatten)]
+    rate: RateArgs,
 
     /// Print a row every N reads
-    #[arg(long, value_name = "N", value_parser = positive_count, default_value = "100000")]
+    #[arg(long, value_name = "N", value_parser = positive_count, default_value = "100000", help_heading = "Report")]
     row_every: NonZeroU64,
 
     /// How long to wait for the server, and for each of its responses
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = SILENCE)]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = SILENCE, help_heading = "Run")]
     timeout: Duration,
+
+    #[command(flatten)]
+    report: ReportArgs,
+
+    #[command(flatten)]
+    distribution: DistributionArgs,
 }
 
 fn node_id(text: &str) -> Result<NodeId, String> {
@@ -188,6 +213,13 @@ enum Error {
         reads: u64,
         idle: Duration,
     },
+    #[error("no read of {url} was right for {}, after {reads} that were: {failures}", human(*.idle))]
+    Failing {
+        url: EndpointUrl,
+        reads: u64,
+        idle: Duration,
+        failures: String,
+    },
     #[error("every read of {url} failed: {failures}")]
     AllFailed { url: EndpointUrl, failures: String },
 }
@@ -215,8 +247,7 @@ struct Plan {
     read: ReadPlan,
     /// Whether a node was named; then its type does not matter.
     named: bool,
-    limit: RunLimit,
-    endless: bool,
+    load: perf_core::measure::Plan,
     row_every: NonZeroU64,
     timeout: Duration,
 }
@@ -225,10 +256,23 @@ impl Args {
     fn plan(self) -> Result<Plan, Failure> {
         let Policy(policy) = self.security_policy;
         let mode = mode(policy, self.security_mode)?;
-        let limit = match (self.reads, self.duration) {
-            (Some(reads), _) => RunLimit::Count(reads),
-            (None, Some(time)) => RunLimit::Elapsed(time),
-            (None, None) => RunLimit::Count(NonZeroU64::MAX),
+        let rate = self.rate.rate;
+        let limit = if self.reads.is_none() && self.run.duration.is_none() {
+            RunLimit::Endless
+        } else {
+            self.run.limit(self.reads, rate)?
+        };
+        let load = perf_core::measure::Plan {
+            limit,
+            warmup: self.run.warmup,
+            rate,
+            timed: true,
+            show: Show {
+                interval: self.run.interval,
+                // The rows tell how it goes.
+                bar: false,
+                wording: WORDING,
+            },
         };
         let identity = identity(self.certificate.as_deref(), self.private_key.as_deref())?;
         let named = !self.nodes.is_empty();
@@ -255,8 +299,7 @@ impl Args {
                 max_age: self.max_age,
             },
             named,
-            limit,
-            endless: self.reads.is_none() && self.duration.is_none(),
+            load,
             row_every: self.row_every,
             timeout: self.timeout,
         })
@@ -328,6 +371,9 @@ fn login(user: Option<String>, file: Option<PathBuf>) -> Result<Login, Failure> 
 #[must_use]
 pub fn client() -> ExitCode {
     run_main(std::env::args_os(), |args: Args| {
+        let outputs = Outputs::open(&args.report, Some(&args.distribution))?;
+        // Nothing but the document may be on stdout then.
+        let quiet = args.report.json.as_deref().is_some_and(is_stdout);
         let plan = args.plan()?;
         let own = match &plan.url {
             Some(_) => None,
@@ -336,25 +382,24 @@ pub fn client() -> ExitCode {
         // clap sees to it that there is one of the two.
         let url = plan.url.as_ref().or(own.as_ref().map(OwnServer::url));
         let url = url.cloned().ok_or_else(|| Failure::usage("no server"))?;
+        let doubts = Doubts::before();
         let runtime = current_thread(Wait::Sleep).map_err(no_runtime)?;
-        run_to_end(runtime, async {
-            let interrupt = Interrupt::install().map_err(no_runtime)?;
-            let run = Running {
-                watch: Watch {
-                    interrupt,
-                    silence: Some(plan.timeout),
-                },
-                plan,
-                url,
-            };
-            run.connect().await.or_else(|ended| run.ended(ended))
-        })
+        let (told, ended) = run_to_end(runtime, async {
+            match Interrupt::install() {
+                Ok(interrupt) => Client::new(&plan, url, interrupt, quiet).run().await,
+                Err(error) => (Told::default(), Some(no_runtime(error).into())),
+            }
+        });
+        let threads = if own.is_some() { 2 } else { 1 };
+        conclude(&plan, told, ended, doubts.after(true, threads), outputs)
     })
 }
 
-/// Why a step did not come to its end.
+/// Why a run is not whole.
 enum Ended {
     Interrupted,
+    /// The reader of stdout went away.
+    Unread,
     Failed(Failure),
 }
 
@@ -370,24 +415,123 @@ impl From<Failure> for Ended {
     }
 }
 
-/// One run of the client.
-struct Running {
-    plan: Plan,
-    url: EndpointUrl,
-    watch: Watch,
+/// What a run has to tell, whole or not.
+#[derive(Default)]
+struct Told {
+    url: Option<EndpointUrl>,
+    outcome: Option<Outcome>,
+    intervals: Vec<IntervalReport>,
+    warnings: Vec<Warning>,
+    times: Option<HistogramRecorder>,
 }
 
-impl Running {
-    /// An endless run ends by Ctrl-C, and well; a counted one is cut short.
-    fn ended(&self, ended: Ended) -> Result<Exit, Failure> {
-        match ended {
-            Ended::Failed(failure) => Err(failure),
-            Ended::Interrupted if self.plan.endless => Ok(Exit::Success),
-            Ended::Interrupted => {
+/// Reports what was measured, and says how the tool exits.
+fn conclude(
+    plan: &Plan,
+    told: Told,
+    ended: Option<Ended>,
+    mut warnings: Vec<Warning>,
+    mut outputs: Outputs,
+) -> Result<Exit, Failure> {
+    warnings.extend(told.warnings);
+    for warning in &warnings {
+        note(TOOL, &format_args!("warning: {warning}"));
+    }
+    let mut report = Report::new(TOOL, env!("CARGO_PKG_VERSION"));
+    report.stack = Some(plan.stack.describe());
+    report.settings = plan.settings(told.url.as_ref());
+    report.result = told.outcome;
+    report.intervals = told.intervals;
+    report.warn(&warnings);
+    let endless = plan.load.limit == RunLimit::Endless;
+    let (stop, exit, failure) = match ended {
+        None | Some(Ended::Unread) => (StopReason::Complete, Exit::Success, None),
+        Some(Ended::Interrupted) => {
+            let exit = if endless {
+                Exit::Success
+            } else {
                 note(TOOL, &"interrupted");
-                Ok(Exit::Interrupted)
-            }
+                Exit::Interrupted
+            };
+            (StopReason::Interrupted, exit, None)
         }
+        Some(Ended::Failed(failure)) => (StopReason::Failed, failure.exit(), Some(failure)),
+    };
+    report.stop = stop.as_str();
+    report.error = failure.as_ref().map(ToString::to_string);
+    let table = told.times.as_ref().map(|times| Table {
+        histogram: times.response(),
+        factor: 1.0,
+    });
+    let published = outputs.publish(&report, None, table);
+    match failure {
+        Some(failure) => Err(failure.reported()),
+        None => published
+            .map(|()| exit)
+            .map_err(|error| Failure::from(error).reported()),
+    }
+}
+
+impl Plan {
+    /// What was asked for, as a report shows it.
+    fn settings(&self, url: Option<&EndpointUrl>) -> BTreeMap<&'static str, Value> {
+        let mut settings = self.load.settings();
+        let nodes: BTreeSet<String> = self
+            .read
+            .nodes
+            .iter()
+            .map(|node| node.node_id.to_string())
+            .collect();
+        settings.extend([
+            ("nodes", json!(nodes)),
+            ("nodes_per_read", json!(self.read.nodes.len())),
+            ("max_age_ms", json!(self.read.max_age)),
+            ("security_policy", json!(Policy(self.policy).to_string())),
+            ("security_mode", json!(format!("{:?}", self.mode))),
+            ("row_every", json!(self.row_every.get())),
+            ("timeout_s", json!(self.timeout.as_secs_f64())),
+            ("loopback", json!(self.url.is_none())),
+        ]);
+        if let Some(url) = url {
+            settings.insert("endpoint", json!(url.to_string()));
+        }
+        if let Login::User(name, _) = &self.login {
+            settings.insert("user", json!(name));
+        }
+        settings
+    }
+}
+
+/// One run of the client.
+struct Client<'a> {
+    plan: &'a Plan,
+    url: EndpointUrl,
+    watch: Watch,
+    quiet: bool,
+    told: Told,
+}
+
+impl<'a> Client<'a> {
+    fn new(plan: &'a Plan, url: EndpointUrl, interrupt: Interrupt, quiet: bool) -> Self {
+        Self {
+            plan,
+            watch: Watch {
+                interrupt,
+                // A slow schedule is not a silent server.
+                silence: Some(plan.timeout + plan.load.rate.map_or(Duration::ZERO, |r| r.due(1))),
+            },
+            told: Told {
+                url: Some(url.clone()),
+                ..Told::default()
+            },
+            url,
+            quiet,
+        }
+    }
+
+    async fn run(mut self) -> (Told, Option<Ended>) {
+        let ended = self.connect().await.err();
+        (self.told, ended)
     }
 
     /// One step, which must be done before `--timeout`.
@@ -405,50 +549,60 @@ impl Running {
         }
     }
 
-    async fn connect(&self) -> Result<Exit, Ended> {
+    async fn connect(&mut self) -> Result<(), Ended> {
+        let plan = self.plan;
+        let url = self.url.clone();
         let target = Target {
-            url: self.url.clone(),
-            policy: self.plan.policy,
-            mode: self.plan.mode,
-            identity: self.plan.identity.clone(),
-            login: self.plan.login.clone(),
+            url: url.clone(),
+            policy: plan.policy,
+            mode: plan.mode,
+            identity: plan.identity.clone(),
+            login: plan.login.clone(),
             token_lifetime: TOKEN_LIFETIME,
             log: &|line: fmt::Arguments<'_>| note(TOOL, &line),
         };
         let unreachable = |source| Error::Connect {
-            url: self.url.clone(),
+            url: url.clone(),
             source,
         };
-        let read = self.plan.read.clone();
+        let read = plan.read.clone();
         let (chosen, unsecured) = self.step(discover(&target)).await?.map_err(unreachable)?;
-        match self.plan.stack {
+        match plan.stack {
             StackKind::Raw => {
                 let open = RawSession::open(&target, &chosen, unsecured, read);
-                self.read(self.step(open).await?.map_err(unreachable)?)
-                    .await
+                let session = self.step(open).await?.map_err(unreachable)?;
+                self.read(session).await
             }
             StackKind::AsyncOpcua => {
                 let open = async {
                     unsecured.close().await;
                     CrateSession::open(&target, &chosen, read).await
                 };
-                self.read(self.step(open).await?.map_err(unreachable)?)
-                    .await
+                let session = self.step(open).await?.map_err(unreachable)?;
+                self.read(session).await
             }
         }
     }
 
-    /// From an open session to the exit code.
-    async fn read<S: ReadSession>(&self, mut session: S) -> Result<Exit, Ended> {
+    /// From an open session to its end.
+    async fn read<S: ReadSession>(&mut self, mut session: S) -> Result<(), Ended> {
         let source = self.probe(&mut session).await?;
-        let (gone, reader_gone) = watch::channel(false);
-        let rows = Rows::start(gone).map_err(no_runtime)?;
         let mut reads = ReadLoop::new(session, self.plan.read.nodes.len(), source);
+        let warmup = self.warm_up(&mut reads).await?;
+        let (gone, reader_gone) = watch::channel(false);
+        let rows = (!self.quiet).then(|| RowPrinter::start(gone)).transpose();
+        let rows = rows.map_err(no_runtime)?;
+        let print = || rows.as_ref().map(RowPrinter::sender);
+        let on_row = print();
         // The first time is the difference to this read, which is not counted.
         if let Err(source) = self.step(reads.execute(1)).await? {
             return Err(self.lost(0, source).into());
         }
-        let recorder = reads.recorder(self.plan.row_every, rows.sender());
+        reads.begin(MonotonicClock::new(), self.plan.row_every, move |row| {
+            if let Some(print) = &on_row {
+                print(row);
+            }
+        });
         let watch = Watch {
             interrupt: either(
                 &self.watch.interrupt,
@@ -456,46 +610,89 @@ impl Running {
             ),
             ..self.watch.clone()
         };
-        let finished = measure(&mut reads, self.plan.limit, recorder, &watch).await;
-        let Finished {
-            measurement,
-            recorder,
-            halt,
-        } = finished;
-        let total = recorder.total(measurement.elapsed);
-        if recorder.rows() == 0 && total.reads() > 0 {
-            rows.sender()(total);
+        let load = perf_core::measure::Plan {
+            warmup: None,
+            ..self.plan.load
+        };
+        let mut finished = measure(&mut reads, &load, &watch).await;
+        finished.warmup = warmup;
+        let (total, row_is_due) = reads.rows().map_or_else(Default::default, |rows| {
+            let total = rows.total(finished.measurement.elapsed);
+            (total, rows.whole() == 0 && total.reads() > 0)
+        });
+        if let (true, Some(print)) = (row_is_due, print()) {
+            print(total);
         }
-        let reader_gone = *reader_gone.borrow();
-        rows.finish()?;
-        self.summarize(&total, &recorder, &reads);
+        self.tell(&finished, &total, &reads);
+        let unread = *reader_gone.borrow();
+        let printed = rows.map_or(Ok(()), RowPrinter::finish);
         let failures = reads.judge().failures().to_string();
+        let failing = reads.judge().failing();
+        let halt = finished.halt.take();
+        self.told.times = finished.times;
+        let (url, reads_done) = (self.url.clone(), total.reads());
         match halt {
-            None => {}
-            Some(Halt::Stopped(Stop::Interrupted)) => {
-                close(reads.into_session()).await;
-                return if reader_gone {
-                    Ok(Exit::Success)
-                } else {
-                    Err(Ended::Interrupted)
-                };
+            Some(Halt::Stopped(Stop::Silent(idle))) if failing => {
+                return Err(Error::Failing {
+                    url,
+                    reads: reads_done,
+                    idle,
+                    failures,
+                }
+                .into());
             }
             Some(Halt::Stopped(Stop::Silent(idle))) => {
                 return Err(Error::Silent {
-                    url: self.url.clone(),
-                    reads: total.reads(),
+                    url,
+                    reads: reads_done,
                     idle,
                 }
                 .into());
             }
-            Some(Halt::Failed(source)) => return Err(self.lost(total.reads(), source).into()),
+            Some(Halt::Failed(source)) => return Err(self.lost(reads_done, source).into()),
+            Some(Halt::Stopped(Stop::Interrupted)) | None => {}
         }
         close(reads.into_session()).await;
-        if total.reads() == 0 {
-            let url = self.url.clone();
-            return Err(Error::AllFailed { url, failures }.into());
+        printed?;
+        match halt {
+            Some(_) if unread => Err(Ended::Unread),
+            Some(_) => Err(Ended::Interrupted),
+            None if reads_done == 0 => Err(Error::AllFailed { url, failures }.into()),
+            None => Ok(()),
         }
-        Ok(Exit::Success)
+    }
+
+    /// The same reads, whose results are thrown away.
+    async fn warm_up<S, C, F>(
+        &self,
+        reads: &mut ReadLoop<S, C, F>,
+    ) -> Result<Option<Measurement>, Ended>
+    where
+        S: ReadSession,
+        C: Clock,
+        F: FnMut(Row),
+    {
+        let Some(limit) = self.plan.load.warmup else {
+            return Ok(None);
+        };
+        let plan = perf_core::measure::Plan {
+            rate: self.plan.load.rate,
+            ..perf_core::measure::Plan::bare(limit, WORDING)
+        };
+        let finished = measure(reads, &plan, &self.watch).await;
+        match finished.halt {
+            None => Ok(Some(finished.measurement)),
+            Some(Halt::Stopped(Stop::Interrupted)) => Err(Ended::Interrupted),
+            Some(Halt::Stopped(Stop::Silent(idle))) => Err(Error::Silent {
+                url: self.url.clone(),
+                reads: finished.measurement.completed,
+                idle,
+            }
+            .into()),
+            Some(Halt::Failed(source)) => {
+                Err(self.lost(finished.measurement.completed, source).into())
+            }
+        }
     }
 
     fn lost(&self, reads: u64, source: LoopError) -> Error {
@@ -569,37 +766,59 @@ impl Running {
         }
     }
 
-    /// The whole run in a few lines on stderr.
-    fn summarize<S: ReadSession, F>(
-        &self,
+    /// Keeps what the run has to tell, and says the shortest of it on stderr.
+    fn tell<S, C, F>(
+        &mut self,
+        finished: &Finished<LoopError>,
         total: &Row,
-        recorder: &ReadRecorder<F>,
-        reads: &ReadLoop<S>,
-    ) {
-        let rate = total.reads_per_s().unwrap_or_default();
-        let values = rate * float(count(self.plan.read.nodes.len()));
+        reads: &ReadLoop<S, C, F>,
+    ) where
+        S: ReadSession,
+        C: Clock,
+        F: FnMut(Row),
+    {
+        let mut outcome = Outcome::new(
+            WORDING.what,
+            &finished.measurement,
+            finished.warmup,
+            finished.usage,
+        );
+        let rate = total.reads_per_s();
+        let values = rate.map(|rate| rate * float(count(self.plan.read.nodes.len())));
         note(
             TOOL,
             &format_args!(
-                "{} reads in {}: {rate:.2} reads/s, {values:.2} values/s",
+                "{} reads in {}: {:.2} reads/s, {:.2} values/s",
                 total.reads(),
                 human(total.elapsed()),
+                rate.unwrap_or_default(),
+                values.unwrap_or_default(),
             ),
         );
-        if let Some(summary) = LatencySummary::new(recorder.round_trip()) {
-            let us = |ns: f64| ns / 1000.0;
-            let [p50, _, p99, ..] = summary.quantiles_ns.map(us);
-            note(
-                TOOL,
-                &format_args!(
-                    "round trip [us], by this client's clock: min {:.3}, p50 {p50:.3}, p99 {p99:.3}, max {:.3}, mean {:.3}",
-                    us(summary.min_ns),
-                    us(summary.max_ns),
-                    us(summary.mean_ns)
-                ),
-            );
+        outcome.values_per_s = values;
+        let distribution = |times: &LatencyHistogram| LatencySummary::new(times);
+        let told = &mut self.told;
+        if let Some(times) = &finished.times {
+            if let Some(summary) = distribution(times.response()) {
+                note(TOOL, &round_trip_line(&summary));
+                outcome.round_trip_ns = Some(summary.into());
+                told.warnings.extend(few_samples(summary.samples));
+            }
+            outcome.service_time_ns = times.service().and_then(distribution).map(Into::into);
+            let clipped = times.response().clipped();
+            if clipped > 0 {
+                told.warnings.push(Warning::Clipped { samples: clipped });
+            }
+        }
+        outcome.read_time_ns = reads
+            .rows()
+            .and_then(|rows| distribution(rows.times()))
+            .map(Into::into);
+        if let Some(rate) = self.plan.load.rate {
+            told.warnings.extend(outcome.set_rate(rate));
         }
         let judge = reads.judge();
+        outcome.errors = judge.failures().iter().collect();
         if !judge.failures().is_empty() {
             note(
                 TOOL,
@@ -607,15 +826,32 @@ impl Running {
             );
         }
         if judge.fell() > 0 {
-            note(
-                TOOL,
-                &format_args!(
-                    "warning: the server's value fell {} times, and not at midnight; those reads have no time",
+            told.warnings.push(Warning::Other {
+                kind: "clock_went_back",
+                message: format!(
+                    "the server's value fell {} times, and not at midnight; those reads have no time",
                     judge.fell()
                 ),
-            );
+            });
         }
+        told.intervals = finished
+            .intervals
+            .iter()
+            .map(|interval| IntervalReport::new(interval, None))
+            .collect();
+        told.outcome = Some(outcome);
     }
+}
+
+fn round_trip_line(summary: &LatencySummary) -> String {
+    let us = |ns: f64| ns / 1000.0;
+    let [p50, _, p99, ..] = summary.quantiles_ns.map(us);
+    format!(
+        "round trip [us], by this client's clock: min {:.3}, p50 {p50:.3}, p99 {p99:.3}, max {:.3}, mean {:.3}",
+        us(summary.min_ns),
+        us(summary.max_ns),
+        us(summary.mean_ns)
+    )
 }
 
 /// Closes a session, without waiting long for a server that does not answer.

@@ -19,13 +19,14 @@ const TIME_TO_TAKE: Duration = Duration::from_secs(2);
 type Written = io::Result<()>;
 
 /// The thread that writes the rows.
-pub(super) struct Rows {
-    rows: mpsc::Sender<Row>,
+pub(super) struct RowPrinter {
+    /// A row, or the end.
+    rows: mpsc::Sender<Option<Row>>,
     ended: mpsc::Receiver<Written>,
     thread: JoinHandle<()>,
 }
 
-impl Rows {
+impl RowPrinter {
     /// Writes the header and waits for rows. `gone` becomes true when stdout
     /// takes no more, because its reader went away or because of an error.
     pub(super) fn start(gone: watch::Sender<bool>) -> io::Result<Self> {
@@ -51,7 +52,7 @@ impl Rows {
         let rows = self.rows.clone();
         move |row| {
             // The thread is gone when stdout is; the run is being stopped.
-            let _ = rows.send(row);
+            let _ = rows.send(Some(row));
         }
     }
 
@@ -63,7 +64,8 @@ impl Rows {
             ended,
             thread,
         } = self;
-        drop(rows);
+        // The thread is gone when stdout is.
+        let _ = rows.send(None);
         let written = match ended.recv_timeout(TIME_TO_TAKE) {
             Ok(written) => written,
             Err(_) => return Err(Failure::run(&CannotPrint(io::ErrorKind::TimedOut.into()))),
@@ -83,7 +85,7 @@ impl Rows {
 #[error("cannot write the rows to stdout")]
 struct CannotPrint(#[source] io::Error);
 
-fn write_all(rows: &mpsc::Receiver<Row>) -> Written {
+fn write_all(rows: &mpsc::Receiver<Option<Row>>) -> Written {
     let mut stdout = io::stdout().lock();
     let mut write = |text: &str| {
         stdout
@@ -91,7 +93,7 @@ fn write_all(rows: &mpsc::Receiver<Row>) -> Written {
             .and_then(|()| stdout.flush())
     };
     write(read_speed_text::HEADER)?;
-    for row in rows {
+    while let Ok(Some(row)) = rows.recv() {
         write(&read_speed_text::row(&row))?;
     }
     Ok(())

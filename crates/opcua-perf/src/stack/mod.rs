@@ -20,6 +20,8 @@ use opcua::types::{
 };
 
 pub(crate) use self::discovery::discover;
+use perf_core::report;
+
 use crate::certificate::Identity;
 use crate::endpoint::EndpointUrl;
 use crate::policy::Policy;
@@ -42,6 +44,24 @@ pub enum StackKind {
     Raw,
     /// The crate async-opcua's Session: what an application on it gets
     AsyncOpcua,
+}
+
+/// The version of async-opcua that both stacks stand on.
+const ASYNC_OPCUA: &str = "0.19.0";
+
+impl StackKind {
+    /// The stack as a report shows it.
+    #[must_use]
+    pub const fn describe(self) -> report::Stack {
+        report::Stack {
+            name: match self {
+                Self::Raw => "raw",
+                Self::AsyncOpcua => "async-opcua",
+            },
+            crate_name: "async-opcua",
+            version: ASYNC_OPCUA,
+        }
+    }
 }
 
 /// A secret that is not shown.
@@ -251,5 +271,17 @@ impl CallError {
             Self::Refused(status) => StackError::Service { service, status },
             Self::Lost(error) => error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_lock_file() {
+        let lock = include_str!("../../../../Cargo.lock");
+        let entry = format!("name = \"async-opcua\"\nversion = \"{ASYNC_OPCUA}\"");
+        assert!(lock.contains(&entry));
     }
 }

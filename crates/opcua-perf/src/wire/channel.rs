@@ -727,3 +727,462 @@ impl<'f> AsymmetricHeader<'f> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use opcua::core::comms::message_chunk::MessageChunk;
+    use opcua::core::comms::secure_channel::{Role as TheirRole, SecureChannel as TheirChannel};
+    use opcua::crypto::CertificateStore;
+    use opcua::sync::RwLock;
+    use opcua::types::{ChannelSecurityToken, DateTime};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::certificate::tests::{alice, bob};
+
+    const SECURE: [SecurityPolicy; 5] = [
+        SecurityPolicy::Basic128Rsa15,
+        SecurityPolicy::Basic256,
+        SecurityPolicy::Basic256Sha256,
+        SecurityPolicy::Aes128Sha256RsaOaep,
+        SecurityPolicy::Aes256Sha256RsaPss,
+    ];
+    const MODES: [MessageSecurityMode; 2] = [
+        MessageSecurityMode::Sign,
+        MessageSecurityMode::SignAndEncrypt,
+    ];
+    const ID: u32 = 7;
+    const CLIENT_NONCE: u8 = 1;
+    const SERVER_NONCE: u8 = 2;
+
+    fn client(policy: SecurityPolicy, mode: MessageSecurityMode) -> SecureChannel {
+        let secure = policy != SecurityPolicy::None;
+        SecureChannel::client(
+            secure.then(alice),
+            secure.then(|| PeerCertificate::parse(bob().der()).unwrap()),
+            policy,
+            mode,
+        )
+    }
+
+    fn nonce(policy: SecurityPolicy, fill: u8) -> Vec<u8> {
+        match policy {
+            SecurityPolicy::None => Vec::new(),
+            policy => vec![fill; policy.secure_channel_nonce_length()],
+        }
+    }
+
+    fn open_token(channel: &mut SecureChannel, token: u32) {
+        let (local, remote) = match channel.role {
+            Role::Client => (CLIENT_NONCE, SERVER_NONCE),
+            Role::Server => (SERVER_NONCE, CLIENT_NONCE),
+        };
+        let shift = u8::try_from(token).unwrap();
+        let local = nonce(channel.policy, local + shift);
+        let remote = nonce(channel.policy, remote + shift);
+        channel.set_id(ID);
+        channel
+            .install_token(token, &local, &ByteString::from(remote))
+            .unwrap();
+    }
+
+    /// Takes the first frame of `bytes` apart.
+    fn open_first(
+        channel: &mut SecureChannel,
+        bytes: &mut [u8],
+    ) -> Result<(ChunkKind, u32, Vec<u8>), ProtocolError> {
+        let header = FrameHeader::parse(*bytes.first_chunk().unwrap(), usize::MAX)?;
+        let opened = channel.open(&header, &mut bytes[..header.size])?;
+        Ok((opened.chunk, opened.request_id, opened.body.to_vec()))
+    }
+
+    /// A client and a server with an open channel between them, without the
+    /// slow exchange that opens it.
+    fn pair(policy: SecurityPolicy, mode: MessageSecurityMode) -> (SecureChannel, SecureChannel) {
+        let mut client = client(policy, mode);
+        let mut server = SecureChannel::server(Some(bob()));
+        server.policy = policy;
+        server.mode = mode;
+        open_token(&mut client, 1);
+        open_token(&mut server, 1);
+        (client, server)
+    }
+
+    fn all_pairs() -> impl Iterator<Item = (SecureChannel, SecureChannel)> {
+        SECURE
+            .into_iter()
+            .flat_map(|policy| MODES.map(|mode| pair(policy, mode)))
+            .chain([pair(SecurityPolicy::None, MessageSecurityMode::None)])
+    }
+
+    #[test]
+    fn a_channel_is_opened_under_every_policy() {
+        for policy in SECURE.into_iter().chain([SecurityPolicy::None]) {
+            let mut client = client(policy, MessageSecurityMode::Sign);
+            let mut server = SecureChannel::server(Some(bob()));
+            for body in [&b"issue"[..], b"renew"] {
+                let mut wire = Vec::new();
+                client
+                    .seal(FrameKind::OpenChannel, 1, body, &mut wire)
+                    .unwrap();
+                let opened = open_first(&mut server, &mut wire).unwrap();
+                assert_eq!(opened, (ChunkKind::Final, 1, body.to_vec()));
+                assert_eq!(server.policy(), policy);
+                wire.clear();
+                server
+                    .seal(FrameKind::OpenChannel, 1, body, &mut wire)
+                    .unwrap();
+                let opened = open_first(&mut client, &mut wire).unwrap();
+                assert_eq!(opened, (ChunkKind::Final, 1, body.to_vec()));
+                assert_eq!(server.peer().is_some(), policy != SecurityPolicy::None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_one_end_seals_the_other_opens() {
+        for (mut client, mut server) in all_pairs() {
+            for length in [0, 1, 15, 16, 17, 100] {
+                let body = vec![0x5a; length];
+                let mut wire = Vec::new();
+                client
+                    .seal(FrameKind::Message, 5, &body, &mut wire)
+                    .unwrap();
+                let opened = open_first(&mut server, &mut wire).unwrap();
+                assert_eq!(opened, (ChunkKind::Final, 5, body.clone()));
+                wire.clear();
+                server
+                    .seal(FrameKind::Message, 6, &body, &mut wire)
+                    .unwrap();
+                let opened = open_first(&mut client, &mut wire).unwrap();
+                assert_eq!(opened, (ChunkKind::Final, 6, body));
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_message_goes_in_chunks_that_fit() {
+        for (mut client, mut server) in all_pairs() {
+            let body: Vec<u8> = (0..50_000_u32).map(|i| i.to_le_bytes()[0]).collect();
+            let mut wire = Vec::new();
+            client
+                .seal(FrameKind::Message, 5, &body, &mut wire)
+                .unwrap();
+            let (mut whole, mut rest) = (Vec::new(), wire.as_mut_slice());
+            while !rest.is_empty() {
+                let header = FrameHeader::parse(*rest.first_chunk().unwrap(), 8192).unwrap();
+                let (frame, after) = rest.split_at_mut(header.size);
+                let opened = server.open(&header, frame).unwrap();
+                assert_eq!(opened.chunk == ChunkKind::Final, after.is_empty());
+                whole.extend_from_slice(opened.body);
+                rest = after;
+            }
+            assert_eq!(whole, body);
+        }
+    }
+
+    #[test]
+    fn a_message_beyond_the_peers_limits_is_not_sent() {
+        let (mut client, mut server) = pair(SecurityPolicy::None, MessageSecurityMode::None);
+        let limits = |message_bytes, chunks| PeerLimits {
+            chunk_bytes: 8192,
+            message_bytes,
+            chunks,
+        };
+        let send = |channel: &mut SecureChannel, length| {
+            channel
+                .seal(FrameKind::Message, 1, &vec![0; length], &mut Vec::new())
+                .map_err(|error| error.status)
+        };
+        client.set_peer_limits(limits(1000, 0));
+        assert_eq!(send(&mut client, 1000), Ok(()));
+        assert_eq!(send(&mut client, 1001), Err(StatusCode::BadRequestTooLarge));
+        server.set_peer_limits(limits(0, 2));
+        assert_eq!(send(&mut server, 16_000), Ok(()));
+        assert_eq!(
+            send(&mut server, 17_000),
+            Err(StatusCode::BadResponseTooLarge)
+        );
+    }
+
+    #[test]
+    fn a_token_is_renewed_without_losing_a_message() {
+        for (mut client, mut server) in all_pairs() {
+            let mut under_way = Vec::new();
+            server
+                .seal(FrameKind::Message, 3, b"old token", &mut under_way)
+                .unwrap();
+            open_token(&mut server, 2);
+            let mut still_old = Vec::new();
+            server
+                .seal(FrameKind::Message, 4, b"still old", &mut still_old)
+                .unwrap();
+            open_token(&mut client, 2);
+            assert!(open_first(&mut client, &mut under_way).is_ok());
+            assert!(open_first(&mut client, &mut still_old).is_ok());
+            let mut wire = Vec::new();
+            client
+                .seal(FrameKind::Message, 5, b"new token", &mut wire)
+                .unwrap();
+            assert!(open_first(&mut server, &mut wire).is_ok());
+            assert_eq!(server.active.as_ref().unwrap().id, 2);
+            assert!(server.other.is_none(), "the old token is gone");
+            wire.clear();
+            server
+                .seal(FrameKind::Message, 6, b"new token", &mut wire)
+                .unwrap();
+            assert!(open_first(&mut client, &mut wire).is_ok());
+        }
+    }
+
+    #[test]
+    fn no_changed_byte_goes_unnoticed() {
+        for policy in [
+            SecurityPolicy::Basic256Sha256,
+            SecurityPolicy::Basic128Rsa15,
+        ] {
+            for mode in MODES {
+                let (mut client, mut server) = pair(policy, mode);
+                let mut wire = Vec::new();
+                client
+                    .seal(FrameKind::Message, 5, b"a message", &mut wire)
+                    .unwrap();
+                for at in HEADER..wire.len() {
+                    let mut changed = wire.clone();
+                    changed[at] ^= 1;
+                    assert!(open_first(&mut server, &mut changed).is_err(), "byte {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_chunk_is_refused() {
+        for (mut client, mut server) in all_pairs() {
+            let mut wire = Vec::new();
+            client
+                .seal(FrameKind::Message, 5, &[1; 40], &mut wire)
+                .unwrap();
+            for length in HEADER..wire.len() {
+                let mut cut = wire[..length].to_vec();
+                let size = u32::try_from(length).unwrap();
+                cut[4..8].copy_from_slice(&size.to_le_bytes());
+                let opened = open_first(&mut server, &mut cut);
+                // Without security only the headers can be missed.
+                let too_short = length < SYMMETRIC_HEADER + SEQUENCE_HEADER;
+                assert!(
+                    opened.is_err() || (server.mode() == MessageSecurityMode::None && !too_short)
+                );
+                server.last_received = Some(1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_padding_under_a_right_signature_is_refused() {
+        let (mut client, mut server) = pair(
+            SecurityPolicy::Basic256Sha256,
+            MessageSecurityMode::SignAndEncrypt,
+        );
+        let policy = client.policy;
+        let keys = client.active.take().unwrap().keys.unwrap().local;
+        let signature = policy.symmetric_signature_size();
+        for padding in [[0xff; 8], [0x07; 8], [0x40; 8], [0; 8]] {
+            // 8 + 16 + 8 + 32 bytes: whole blocks.
+            let mut frame = Vec::new();
+            frame.extend_from_slice(b"MSGF");
+            frame.extend_from_slice(&80_u32.to_le_bytes());
+            frame.extend_from_slice(&ID.to_le_bytes());
+            frame.extend_from_slice(&1_u32.to_le_bytes());
+            frame.extend_from_slice(&2_u32.to_le_bytes());
+            frame.extend_from_slice(&5_u32.to_le_bytes());
+            frame.extend_from_slice(&[b'x'; 16]);
+            frame.extend_from_slice(&padding);
+            frame.resize(80, 0);
+            let (plain, place) = frame.split_at_mut(80 - signature);
+            policy.symmetric_sign(&keys, plain, place).unwrap();
+            let mut cipher = vec![0; 80];
+            policy
+                .symmetric_encrypt(&keys, &frame[SYMMETRIC_HEADER..], &mut cipher)
+                .unwrap();
+            frame[SYMMETRIC_HEADER..].copy_from_slice(&cipher[..64]);
+            server.last_received = Some(1);
+            let opened = open_first(&mut server, &mut frame);
+            let length = usize::from(padding[0]) + 1;
+            let right = length == 1 || length == 8;
+            assert_eq!(opened.is_ok(), right, "{padding:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_come_in_sequence() {
+        let (mut client, mut server) = pair(SecurityPolicy::None, MessageSecurityMode::None);
+        let mut wire = Vec::new();
+        client.seal(FrameKind::Message, 1, b"", &mut wire).unwrap();
+        let again = wire.clone();
+        assert!(open_first(&mut server, &mut wire).is_ok());
+        let replayed = open_first(&mut server, &mut again.clone()).unwrap_err();
+        assert_eq!(replayed.status, StatusCode::BadSequenceNumberInvalid);
+        // It may begin again when it is nearly used up (Part 6, 6.7.2.4).
+        server.last_received = Some(LAST_SEQUENCE);
+        assert!(server.check_sequence(1).is_ok());
+        server.last_received = Some(LAST_SEQUENCE - 1);
+        assert!(server.check_sequence(1).is_err());
+        client.next_sequence = LAST_SEQUENCE;
+        assert_eq!(client.take_sequence(), LAST_SEQUENCE);
+        assert_eq!(client.take_sequence(), 1);
+    }
+
+    #[test]
+    fn a_channel_and_a_token_are_the_peers_own() {
+        let (mut client, mut server) = pair(SecurityPolicy::None, MessageSecurityMode::None);
+        let mut wire = Vec::new();
+        client.seal(FrameKind::Message, 1, b"", &mut wire).unwrap();
+        let status = |server: &mut SecureChannel, at: usize| {
+            let mut changed = wire.clone();
+            changed[at] ^= 0x40;
+            open_first(server, &mut changed).unwrap_err().status
+        };
+        assert_eq!(
+            status(&mut server, 8),
+            StatusCode::BadSecureChannelIdInvalid
+        );
+        assert_eq!(
+            status(&mut server, 12),
+            StatusCode::BadSecureChannelTokenUnknown
+        );
+        let mut closed = SecureChannel::server(None);
+        assert_eq!(status(&mut closed, 0), StatusCode::BadTcpMessageTypeInvalid);
+        let unopened = open_first(&mut closed, &mut wire.clone()).unwrap_err();
+        assert_eq!(unopened.status, StatusCode::BadSecureChannelIdInvalid);
+    }
+
+    #[test]
+    fn what_is_secret_needs_a_certificate_here() {
+        let mut client = client(
+            SecurityPolicy::Basic256Sha256,
+            MessageSecurityMode::SignAndEncrypt,
+        );
+        let mut wire = Vec::new();
+        client
+            .seal(FrameKind::OpenChannel, 1, b"request", &mut wire)
+            .unwrap();
+        let status = |identity| {
+            let mut server = SecureChannel::server(identity);
+            open_first(&mut server, &mut wire.clone())
+                .unwrap_err()
+                .status
+        };
+        assert_eq!(status(None), StatusCode::BadSecurityPolicyRejected);
+        assert_eq!(status(Some(alice())), StatusCode::BadCertificateInvalid);
+    }
+
+    /// async-opcua's own channel, which this one must be understood by.
+    fn theirs(policy: SecurityPolicy, mode: MessageSecurityMode) -> TheirChannel {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(RwLock::new(CertificateStore::new(folder.path())));
+        let mut channel = TheirChannel::new(store, TheirRole::Server, Arc::default());
+        let own = opcua::crypto::PrivateKey::from_pem(
+            bob()
+                .key()
+                .to_der()
+                .unwrap()
+                .to_pem("PRIVATE KEY", Default::default())
+                .unwrap()
+                .as_bytes(),
+        );
+        channel.set_cert(Some(bob().x509().clone()));
+        channel.set_private_key(Some(own.unwrap()));
+        channel.set_remote_cert(Some(alice().x509().clone()));
+        channel.set_security_policy(policy);
+        channel.set_security_mode(mode);
+        channel.set_security_token(ChannelSecurityToken {
+            channel_id: ID,
+            token_id: 1,
+            created_at: DateTime::now(),
+            revised_lifetime: 60_000,
+        });
+        channel.set_local_nonce(&nonce(policy, SERVER_NONCE + 1));
+        channel.set_remote_nonce(&nonce(policy, CLIENT_NONCE + 1));
+        channel.derive_keys();
+        channel
+    }
+
+    #[test]
+    fn async_opcuas_channel_understands_this_one_and_is_understood() {
+        use opcua::core::comms::message_chunk::{MessageChunkType, MessageIsFinalType};
+        for policy in SECURE {
+            for mode in MODES {
+                let mut ours = client(policy, mode);
+                let theirs = theirs(policy, mode);
+                let mut wire = Vec::new();
+                ours.seal(FrameKind::OpenChannel, 1, b"open", &mut wire)
+                    .unwrap();
+                let opened = theirs.verify_and_remove_security(wire.into()).unwrap();
+                assert!(opened.data.ends_with(b"open"), "{policy} {mode:?}");
+                open_token(&mut ours, 1);
+                for length in [0, 1, 31, 32, 500] {
+                    let body = vec![0x33; length];
+                    let mut wire = Vec::new();
+                    ours.seal(FrameKind::Message, 9, &body, &mut wire).unwrap();
+                    let opened = theirs.verify_and_remove_security(wire.into()).unwrap();
+                    assert_eq!(opened.data[24..], body, "{policy} {mode:?}");
+                    let chunk = MessageChunk::new(
+                        ours.last_received.map_or(1, |last| last + 1),
+                        9,
+                        MessageChunkType::Message,
+                        MessageIsFinalType::Final,
+                        &theirs,
+                        &body,
+                    )
+                    .unwrap();
+                    let mut sent = vec![0; 4096];
+                    let size = theirs.apply_security(&chunk, &mut sent).unwrap();
+                    let opened = open_first(&mut ours, &mut sent[..size]).unwrap();
+                    assert_eq!(opened, (ChunkKind::Final, 9, body), "{policy} {mode:?}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_bytes_are_opened_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..400),
+            kind in 0usize..3,
+            secure: bool,
+        ) {
+            let (policy, mode) = if secure {
+                (SecurityPolicy::Basic256Sha256, MessageSecurityMode::SignAndEncrypt)
+            } else {
+                (SecurityPolicy::None, MessageSecurityMode::None)
+            };
+            let (_, mut server) = pair(policy, mode);
+            let kind = [FrameKind::Message, FrameKind::OpenChannel, FrameKind::CloseChannel][kind];
+            let mut frame = kind.letters().to_vec();
+            frame.push(b'F');
+            let size = u32::try_from(HEADER + bytes.len()).unwrap();
+            frame.extend_from_slice(&size.to_le_bytes());
+            frame.extend_from_slice(&bytes);
+            let _ = open_first(&mut server, &mut frame);
+        }
+
+        #[test]
+        fn a_damaged_open_request_is_opened_or_refused(at in 8usize..2000, with: u8) {
+            let mut client = client(
+                SecurityPolicy::Aes256Sha256RsaPss,
+                MessageSecurityMode::Sign,
+            );
+            let mut wire = Vec::new();
+            client.seal(FrameKind::OpenChannel, 1, b"request", &mut wire).unwrap();
+            let at = 8 + at % (wire.len() - 8);
+            wire[at] = with;
+            let mut server = SecureChannel::server(Some(bob()));
+            let _ = open_first(&mut server, &mut wire);
+        }
+    }
+}
