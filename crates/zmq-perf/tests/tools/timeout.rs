@@ -37,8 +37,8 @@ fn an_end_alone_says_what_to_do(stack: Stack) {
             let ended = local.end();
             assert_line(
                 ended.failed(1),
-                &format!("no peer at {bound} within 3"),
-                "ms; start the other end, or wait longer with --timeout",
+                &format!("no peer at {bound} within "),
+                "; start the other end, or wait longer with --timeout",
             );
             assert_eq!(ended.stdout, "");
         }
@@ -46,8 +46,8 @@ fn an_end_alone_says_what_to_do(stack: Stack) {
         let ended = stack.run(kind.remote(), &[&place.endpoint, "1", "10", SHORT]);
         assert_line(
             ended.failed(1),
-            &format!("no peer at {} within 3", place.endpoint),
-            "ms; start the other end, or wait longer with --timeout",
+            &format!("no peer at {} within ", place.endpoint),
+            "; start the other end, or wait longer with --timeout",
         );
         assert_eq!(ended.stdout, "");
     }
@@ -62,8 +62,8 @@ fn a_peer_that_does_not_greet(stack: Stack) {
         let ended = tool.end();
         assert_line(
             ended.failed(1),
-            &format!("no peer at {endpoint} within 3"),
-            "ms; start the other end, or wait longer with --timeout",
+            &format!("no peer at {endpoint} within "),
+            "; start the other end, or wait longer with --timeout",
         );
     }
 }

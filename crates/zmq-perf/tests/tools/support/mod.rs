@@ -27,13 +27,18 @@ pub(crate) const ZEROMQ: Stack = Stack(&[]);
 
 /// Makes each of the functions, which take a [`Stack`], a test of each stack.
 macro_rules! on_each_stack {
-    ($($(#[$attribute:meta])* $test:ident),+ $(,)?) => {
-        mod zeromq {
+    ($($test:ident),+ $(,)?) => {
+        on_stack! { zeromq, ZEROMQ, $($test),+ }
+    };
+}
+
+macro_rules! on_stack {
+    ($module:ident, $stack:ident, $($test:ident),+) => {
+        mod $module {
             $(
-                $(#[$attribute])*
                 #[test]
                 fn $test() {
-                    super::$test($crate::support::ZEROMQ);
+                    super::$test($crate::support::$stack);
                 }
             )+
         }
@@ -250,7 +255,7 @@ impl Tool {
     /// Waits until it is in the middle of its run: it has worked for longer
     /// than the start and the wait for a peer take.
     pub(crate) fn works(&self) {
-        const TICKS: u64 = 20; // of 10 ms
+        const TICKS: u64 = 10; // of 10 ms
         eventually(&format!("work of {}", self.name), || {
             let stat = self.proc("stat");
             // Behind the name, which may hold blanks, the first field is the third.
