@@ -40,12 +40,13 @@ fn limit(socket: &Socket) -> usize {
 impl From<RawError> for StackError {
     fn from(error: RawError) -> Self {
         match error {
-            RawError::Closed => Self::PeerClosed,
+            RawError::Closed | RawError::ClosedInMessage => Self::PeerClosed,
             RawError::WrongSize(WrongSize { expected, got }) => Self::WrongSize { expected, got },
-            RawError::Handshake(error) => Self::NoFit(error.to_string()),
-            RawError::Io(source) | RawError::HandshakeIo(source) => {
-                Self::Stack(format!("connection lost: {source}"))
+            RawError::Handshake(_) | RawError::ClosedInHandshake(_) => {
+                Self::NoFit(error.to_string())
             }
+            RawError::HandshakeIo(source) => Self::NoFit(source.to_string()),
+            RawError::Io(source) => Self::Stack(format!("connection lost: {source}")),
             RawError::Accept(ref source) => Self::Stack(format!("{error}: {source}")),
             other => Self::Stack(other.to_string()),
         }
@@ -166,13 +167,18 @@ impl Door {
             error,
             RawError::Closed | RawError::ClosedInMessage | RawError::Io(_)
         );
-        if error.is_stranger() || (gone && !self.started) {
-            let error = StackError::from(error);
-            note(self.tool, &format_args!("let a peer go: {error}"));
-            Ok(())
+        let what = if error.is_stranger() {
+            "refused a peer"
+        } else if gone && !self.started {
+            "let a peer go"
         } else {
-            Err(error.into())
-        }
+            return Err(error.into());
+        };
+        note(
+            self.tool,
+            &format_args!("{what}: {}", StackError::from(error)),
+        );
+        Ok(())
     }
 }
 

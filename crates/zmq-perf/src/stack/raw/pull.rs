@@ -39,8 +39,7 @@ impl<A: Accept> RawPull<A> {
     /// A peer was refused ([`RawError::is_stranger`]) or has failed, or the
     /// last one has left ([`RawError::Closed`]). That peer is gone; the next
     /// call goes on with the others. All messages that came before have been
-    /// counted by earlier calls, except when it is `visit` that fails: those
-    /// that it has approved of in this call are not counted.
+    /// counted by earlier calls.
     pub async fn pull(
         &mut self,
         at_most: u64,
@@ -85,18 +84,20 @@ where
         while pulled < at_most {
             let alike = last.and_then(|last| connection.next_alike(last));
             let next = alike.map_or_else(|| connection.next_message(), |alike| Ok(Some(alike)));
-            match next {
-                Ok(Some(message)) => {
-                    visit(connection, message)?;
-                    pulled += 1;
-                    last = Some(message);
-                }
+            let failed = match next {
+                Ok(Some(message)) => match visit(connection, message) {
+                    Ok(()) => {
+                        pulled += 1;
+                        last = Some(message);
+                        continue;
+                    }
+                    Err(error) => error.into(),
+                },
                 Ok(None) => break,
-                Err(error) => {
-                    *failure = Some(error);
-                    break;
-                }
-            }
+                Err(error) => error,
+            };
+            *failure = Some(failed);
+            break;
         }
         if pulled > 0 || at_most == 0 {
             return Poll::Ready(Ok(pulled));
