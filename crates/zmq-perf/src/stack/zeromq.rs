@@ -45,15 +45,10 @@ const FIRST_ATTEMPT: Duration = Duration::from_secs(1);
 /// handshake may take.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(8);
 
-/// So often in a row a peer may hang up before it has greeted. One that was
-/// just ending does so once; then the next one may come.
-const HANG_UPS: u32 = 3;
-
 /// Connects a socket, however late the peer starts.
 async fn connect<S: ::zeromq::Socket>(endpoint: &Endpoint) -> Step<S> {
     let address = peer_address(endpoint).await?;
     let mut attempt = FIRST_ATTEMPT;
-    let mut hang_ups = 0;
     loop {
         let mut options = SocketOptions::default();
         options.connect_timeout(attempt);
@@ -64,8 +59,7 @@ async fn connect<S: ::zeromq::Socket>(endpoint: &Endpoint) -> Step<S> {
             Err(ZmqError::Network(error)) if transport::may_come(&error) => {
                 tokio::time::sleep(transport::RETRY_PAUSE).await;
             }
-            Err(error) if hang_ups < HANG_UPS && is_reset(&error) => {
-                hang_ups += 1;
+            Err(error) if hung_up(&error) => {
                 tokio::time::sleep(transport::RETRY_PAUSE).await;
             }
             Err(error) => return Err(handshake_error(error)),
@@ -98,19 +92,18 @@ fn no_inproc() -> StackError {
     )
 }
 
-/// Whether the system's word for it is that the peer has dropped the
-/// connection. The crate wraps it in its codec's error, which cannot be named
-/// from outside.
-fn is_reset(error: &ZmqError) -> bool {
-    use std::io::ErrorKind as K;
+/// Whether the other side hung up before it had greeted: a peer that was just
+/// ending, or a forwarder in front of one that is not there yet.
+fn hung_up(error: &ZmqError) -> bool {
+    // The crate has one word for the end of the stream...
+    if let ZmqError::Other("Failed Greeting exchange") = error {
+        return true;
+    }
+    // ... and wraps the system's error in its codec's, which cannot be named
+    // from outside.
     std::iter::successors(Some(error as &dyn std::error::Error), |e| e.source())
         .filter_map(|error| error.downcast_ref::<std::io::Error>())
-        .any(|error| {
-            matches!(
-                error.kind(),
-                K::ConnectionReset | K::ConnectionAborted | K::BrokenPipe
-            )
-        })
+        .any(transport::may_come)
 }
 
 /// An error between the connection and the first message.
