@@ -2,15 +2,14 @@
 
 use super::support::http::{self, BAD_REQUEST, GET};
 use super::support::text::lines;
-use super::support::zmtp::{Listener, Peer};
+use super::support::zmtp::{HOW, Listener, Peer};
 use super::support::{Kind, Stack, Tool, assert_line};
 
 on_each_stack! {
     the_wrong_tool_fails_and_the_right_one_is_waited_for,
     a_bound_socket_of_the_wrong_type,
     an_http_server,
-    a_peer_that_hangs_up_once,
-    a_peer_that_hangs_up_always,
+    a_peer_that_hangs_up_is_asked_again,
     an_http_client_is_let_go,
     a_visitor_does_not_disturb_a_run,
     a_request_of_another_size,
@@ -136,39 +135,24 @@ fn an_http_server(stack: Stack) {
     }
 }
 
-/// A tool at the same address that was just ending: the next one is waited for.
-fn a_peer_that_hangs_up_once(stack: Stack) {
+/// A tool at the same address that was just ending, or a forwarder to one that
+/// has not started yet: the next one is waited for.
+fn a_peer_that_hangs_up_is_asked_again(stack: Stack) {
     for kind in Kind::BOTH {
-        let listener = Listener::new();
-        let remote = stack.start(kind.remote(), &[&listener.endpoint(), "1", "1"]);
-        // Dropped with the greeting unread, as the system does for a process
-        // that has ended.
-        listener.accept_greeted();
-        let mut peer = listener.accept(kind.bound_type());
-        peer.recv();
-        if kind == Kind::Latency {
-            peer.send_enveloped(1);
+        for how in HOW {
+            let listener = Listener::new();
+            let remote = stack.start(kind.remote(), &[&listener.endpoint(), "1", "1"]);
+            for _ in 0..2 {
+                listener.hang_up(how);
+            }
+            let mut peer = listener.accept(kind.bound_type());
+            peer.recv();
+            if kind == Kind::Latency {
+                peer.send_enveloped(1);
+            }
+            remote.end().succeeded();
         }
-        remote.end().succeeded();
     }
-}
-
-/// Something that takes connections and drops them.
-fn a_peer_that_hangs_up_always(stack: Stack) {
-    let listener = Listener::new();
-    let endpoint = listener.endpoint();
-    let remote = stack.start("remote_lat", &[&endpoint, "1", "1"]);
-    std::thread::spawn(move || {
-        // Four tries are enough.
-        for _ in 0..4 {
-            listener.accept_greeted();
-        }
-    });
-    assert_line(
-        remote.end().failed(1),
-        &format!("cannot connect to {endpoint}: the other side is no fitting ZeroMQ peer ("),
-        "); run the matching tool there",
-    );
 }
 
 fn an_http_client_is_let_go(stack: Stack) {
@@ -250,7 +234,12 @@ fn a_message_of_two_parts(stack: Stack) {
     let (local, mut peer) = bound(stack, Kind::Throughput, "1", "3");
     peer.send(&[b"a", b"b"]);
     let ended = local.end();
-    assert!(ended.failed(1).contains("2 parts"), "{ended:?}");
+    // A stack may take a message for what its parts are together.
+    let line = ended.failed(1);
+    assert!(
+        line.contains("2 parts instead of 1") || line.contains("2 bytes instead of 1"),
+        "{line}"
+    );
     assert_eq!(ended.stdout, "");
 }
 
@@ -294,22 +283,6 @@ fn one_end_has_a_smaller_count(stack: Stack) {
     assert_gone(remote.failed(1), "failed after ");
 }
 
-/// Both ways in which a connection ends.
-fn leaves(peer: Peer, how: How) {
-    match how {
-        How::Closes => drop(peer),
-        How::Resets => peer.reset(),
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum How {
-    Closes,
-    Resets,
-}
-
-const HOW: [How; 2] = [How::Closes, How::Resets];
-
 fn a_requester_that_leaves(stack: Stack) {
     for how in HOW {
         let (local, mut peer) = bound(stack, Kind::Latency, "1", "10");
@@ -317,7 +290,7 @@ fn a_requester_that_leaves(stack: Stack) {
             peer.send_enveloped(1);
             assert_eq!(peer.recv_enveloped(), 1);
         }
-        leaves(peer, how);
+        peer.leave(how);
         assert_gone(local.end().failed(1), "failed after 3 of 10 round trips: ");
     }
 }
@@ -330,7 +303,7 @@ fn a_replier_that_leaves(stack: Stack) {
             peer.send_enveloped(1);
         }
         assert_eq!(peer.recv_enveloped(), 1);
-        leaves(peer, how);
+        peer.leave(how);
         let ended = remote.end();
         assert_gone(ended.failed(1), "failed after 3 of 10 round trips: ");
         assert_eq!(lines(Kind::Latency, &ended.stdout).count, 3);
@@ -354,7 +327,7 @@ fn a_receiver_that_leaves(stack: Stack) {
         for _ in 0..3 {
             assert_eq!(peer.recv(), [[0]]);
         }
-        leaves(peer, how);
+        peer.leave(how);
         let ended = remote.end();
         assert_gone(ended.failed(1), "failed after ");
         assert_eq!(ended.stdout, "");

@@ -25,10 +25,14 @@ pub(crate) struct Stack(&'static [&'static str]);
 /// What the tools carry messages with unless they are told otherwise.
 pub(crate) const ZEROMQ: Stack = Stack(&[]);
 
+/// Nothing between the wire and the tool.
+pub(crate) const RAW: Stack = Stack(&["--stack", "raw"]);
+
 /// Makes each of the functions, which take a [`Stack`], a test of each stack.
 macro_rules! on_each_stack {
     ($($test:ident),+ $(,)?) => {
         on_stack! { zeromq, ZEROMQ, $($test),+ }
+        on_stack! { raw, RAW, $($test),+ }
     };
 }
 

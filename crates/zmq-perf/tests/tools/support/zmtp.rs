@@ -12,6 +12,28 @@ const LONG: u8 = 2;
 const MORE: u8 = 1;
 const COMMAND: u8 = 4;
 
+/// How a connection ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum How {
+    /// As a program ends that has read everything.
+    Closes,
+    /// As the system does for one that has not.
+    Resets,
+}
+
+/// Both ways.
+pub(crate) const HOW: [How; 2] = [How::Closes, How::Resets];
+
+impl How {
+    fn end(self, stream: TcpStream) {
+        if let Self::Resets = self {
+            let socket = socket2::SockRef::from(&stream);
+            socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        }
+        drop(stream);
+    }
+}
+
 /// Signature, version 3.0, mechanism NULL, no server, filler.
 fn greeting() -> [u8; 64] {
     let mut greeting = [0; 64];
@@ -53,12 +75,14 @@ impl Listener {
         stream
     }
 
-    /// Takes a connection and, once the tool has said something, drops it: the
-    /// system resets it, as it does for a process that has ended.
-    pub(crate) fn accept_greeted(&self) {
-        let stream = self.accept_raw();
+    /// Takes a connection and, once the tool has said something, ends it
+    /// without a word.
+    pub(crate) fn hang_up(&self, how: How) {
+        let mut stream = self.accept_raw();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        assert!(stream.peek(&mut [0]).unwrap() > 0);
+        // Some tools say no more than the signature until they have heard one.
+        assert!(stream.read(&mut greeting()).unwrap() >= 10);
+        how.end(stream);
     }
 
     /// The next tool that connects.
@@ -123,11 +147,9 @@ impl Peer {
         message[1].len()
     }
 
-    /// Hangs up with a reset, as the system does for a process that dies with
-    /// unread data.
-    pub(crate) fn reset(self) {
-        let socket = socket2::SockRef::from(&self.0);
-        socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    /// Ends the connection.
+    pub(crate) fn leave(self, how: How) {
+        how.end(self.0);
     }
 
     fn frame(&mut self, flags: u8, body: &[u8]) {
