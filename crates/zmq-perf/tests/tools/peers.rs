@@ -150,6 +150,7 @@ fn a_peer_that_hangs_up_is_asked_again(stack: Stack) {
             if kind == Kind::Latency {
                 peer.send_enveloped(1);
             }
+            drop(peer);
             remote.end().succeeded();
         }
     }

@@ -75,16 +75,19 @@ fn one_message_alone_has_no_throughput(stack: Stack) {
 
 #[cfg(unix)]
 fn either_end_may_start_first(stack: Stack) {
+    let mut waiting = Vec::new();
     for &transport in Transport::ALL {
         for kind in Kind::BOTH {
             let place = Place::known(transport);
-            let arguments = [place.endpoint.as_str(), "16", "100"];
-            let mut remote = stack.start(kind.remote(), &arguments);
-            let line = remote.says("waiting for a peer at ");
-            assert!(line.contains(&place.endpoint), "{line}");
-            let local = stack.start(kind.local(), &arguments);
-            assert_eq!(lines(kind, &whole(kind, local, remote)).count, 100);
+            let remote = stack.start(kind.remote(), &[&place.endpoint, "16", "100"]);
+            waiting.push((kind, remote, place));
         }
+    }
+    for (kind, mut remote, place) in waiting {
+        let line = remote.says("waiting for a peer at ");
+        assert!(line.contains(&place.endpoint), "{line}");
+        let local = stack.start(kind.local(), &[&place.endpoint, "16", "100"]);
+        assert_eq!(lines(kind, &whole(kind, local, remote)).count, 100);
     }
 }
 

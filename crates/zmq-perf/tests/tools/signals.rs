@@ -44,16 +44,20 @@ fn a_bound_end_that_waits_for_its_peer(stack: Stack) {
 
 /// rust-zmq #382: never ended.
 fn a_connecting_end_that_waits_for_its_peer(stack: Stack) {
+    let mut waiting = Vec::new();
     for kind in Kind::BOTH {
         for signal in SIGNALS {
             let place = Place::deserted();
-            let mut tool = stack.start(kind.remote(), &[&place.endpoint, "1", "10"]);
-            tool.says("waiting for a peer at ");
-            tool.signal(signal);
-            let ended = tool.end();
-            assert_eq!(interrupted(&ended, kind), (0, 10));
-            assert_eq!(ended.stdout, "");
+            let tool = stack.start(kind.remote(), &[&place.endpoint, "1", "10"]);
+            waiting.push((kind, signal, tool, place));
         }
+    }
+    for (kind, signal, mut tool, _place) in waiting {
+        tool.says("waiting for a peer at ");
+        tool.signal(signal);
+        let ended = tool.end();
+        assert_eq!(interrupted(&ended, kind), (0, 10));
+        assert_eq!(ended.stdout, "");
     }
 }
 

@@ -29,28 +29,31 @@ const ENDLESS: &str = "1000000000000";
 
 /// nanomsg #1020: seems to hang.
 fn an_end_alone_says_what_to_do(stack: Stack) {
+    let mut alone = Vec::new();
     for kind in Kind::BOTH {
         for &transport in Transport::ALL {
             let place = Place::free(transport);
             let mut local = stack.start(kind.local(), &[&place.endpoint, "1", "10", SHORT]);
-            let bound = local.bound();
-            let ended = local.end();
-            assert_line(
-                ended.failed(1),
-                &format!("no peer at {bound} within "),
-                "; start the other end, or wait longer with --timeout",
-            );
-            assert_eq!(ended.stdout, "");
+            alone.push((local.bound(), local, place));
         }
         let place = Place::deserted();
-        let ended = stack.run(kind.remote(), &[&place.endpoint, "1", "10", SHORT]);
-        assert_line(
-            ended.failed(1),
-            &format!("no peer at {} within ", place.endpoint),
-            "; start the other end, or wait longer with --timeout",
-        );
+        let remote = stack.start(kind.remote(), &[&place.endpoint, "1", "10", SHORT]);
+        alone.push((place.endpoint.clone(), remote, place));
+    }
+    for (endpoint, tool, _place) in alone {
+        let ended = tool.end();
+        assert_alone(ended.failed(1), &endpoint);
         assert_eq!(ended.stdout, "");
     }
+}
+
+/// A line that says that nobody came.
+fn assert_alone(line: &str, endpoint: &str) {
+    assert_line(
+        line,
+        &format!("no peer at {endpoint} within "),
+        "; start the other end, or wait longer with --timeout",
+    );
 }
 
 fn a_peer_that_does_not_greet(stack: Stack) {
@@ -59,12 +62,7 @@ fn a_peer_that_does_not_greet(stack: Stack) {
         let endpoint = listener.endpoint();
         let tool = stack.start(kind.remote(), &[&endpoint, "1", "10", SHORT]);
         let _silent = listener.accept_raw();
-        let ended = tool.end();
-        assert_line(
-            ended.failed(1),
-            &format!("no peer at {endpoint} within "),
-            "; start the other end, or wait longer with --timeout",
-        );
+        assert_alone(tool.end().failed(1), &endpoint);
     }
 }
 
@@ -163,15 +161,9 @@ fn a_peer_that_is_stopped(stack: Stack) {
 
     for kind in Kind::BOTH {
         for local_stops in [true, false] {
-            let mut local = stack.start(
-                kind.local(),
-                &["tcp://127.0.0.1:*", SIZE, ENDLESS, "--timeout=500ms"],
-            );
+            let mut local = stack.start(kind.local(), &["tcp://127.0.0.1:*", SIZE, ENDLESS, SHORT]);
             let endpoint = local.bound();
-            let remote = stack.start(
-                kind.remote(),
-                &[&endpoint, SIZE, ENDLESS, "--timeout=500ms"],
-            );
+            let remote = stack.start(kind.remote(), &[&endpoint, SIZE, ENDLESS, SHORT]);
             local.works();
             remote.works();
             let (stopped, other) = if local_stops {
