@@ -542,7 +542,7 @@ impl<'a> Client<'a> {
         match self.watch.bounded(work).await {
             Ok(done) => Ok(done),
             Err(Stop::Interrupted) => Err(Ended::Interrupted),
-            Err(Stop::Silent(waited)) => {
+            Err(Stop::Silent { bound: waited, .. }) => {
                 let url = self.url.clone();
                 Err(Error::NoAnswer { url, waited }.into())
             }
@@ -632,7 +632,7 @@ impl<'a> Client<'a> {
         self.told.times = finished.times;
         let (url, reads_done) = (self.url.clone(), total.reads());
         match halt {
-            Some(Halt::Stopped(Stop::Silent(idle))) if failing => {
+            Some(Halt::Stopped(Stop::Silent { bound: idle, .. })) if failing => {
                 return Err(Error::Failing {
                     url,
                     reads: reads_done,
@@ -641,7 +641,7 @@ impl<'a> Client<'a> {
                 }
                 .into());
             }
-            Some(Halt::Stopped(Stop::Silent(idle))) => {
+            Some(Halt::Stopped(Stop::Silent { bound: idle, .. })) => {
                 return Err(Error::Silent {
                     url,
                     reads: reads_done,
@@ -683,7 +683,7 @@ impl<'a> Client<'a> {
         match finished.halt {
             None => Ok(Some(finished.measurement)),
             Some(Halt::Stopped(Stop::Interrupted)) => Err(Ended::Interrupted),
-            Some(Halt::Stopped(Stop::Silent(idle))) => Err(Error::Silent {
+            Some(Halt::Stopped(Stop::Silent { bound: idle, .. })) => Err(Error::Silent {
                 url: self.url.clone(),
                 reads: finished.measurement.completed,
                 idle,
