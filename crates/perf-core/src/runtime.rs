@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::load::Progress;
-use crate::wait::Wait;
+pub use crate::wait::Wait;
 
 /// A runtime of one thread: the caller's.
 ///
