@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser};
 use perf_core::cli::{
@@ -10,9 +11,12 @@ use perf_core::cli::{
 };
 use perf_core::exit::Failure;
 
+use crate::curve::{KeyError, Keys};
 use crate::endpoint::{Endpoint, ParseError};
-use crate::loopback;
-use crate::stack::{MESSAGE_SIZE_MAX, StackName};
+use crate::loopback::{self, Place};
+#[cfg(feature = "omq")]
+use crate::stack::Refusal;
+use crate::stack::{Carrier, MESSAGE_SIZE_MAX, StackName};
 use crate::stamp::STAMP_BYTES;
 
 /// The flag that stands where the endpoint would stand.
@@ -80,9 +84,138 @@ pub(crate) struct StackArgs {
 }
 
 impl StackArgs {
-    /// The stack that was chosen, or the default of the transport.
-    pub(crate) fn choose(self) -> StackName {
-        self.stack.unwrap_or(StackName::Zeromq)
+    /// What carries the messages within this process.
+    pub(crate) fn within(self, endpoint: &Endpoint) -> Result<Carrier, Failure> {
+        Carrier::choose(self.stack, endpoint, false).map_err(Failure::usage)
+    }
+
+    /// What carries the messages through a proxy.
+    #[cfg(feature = "omq")]
+    pub(crate) fn through_proxy(self) -> Result<Carrier, Failure> {
+        match self.stack {
+            None | Some(StackName::Omq) => Ok(Carrier::Omq),
+            Some(StackName::Zeromq | StackName::Raw) => Err(Failure::usage(Refusal::Proxy)),
+        }
+    }
+
+    /// What carries the messages from here to another process.
+    pub(crate) fn between(self, endpoint: &Endpoint, curve: bool) -> Result<Carrier, Failure> {
+        let carrier = Carrier::choose(self.stack, endpoint, curve).map_err(Failure::usage)?;
+        match endpoint {
+            Endpoint::Inproc(_) => Err(Failure::usage(
+                "inproc:// does not leave the process, so no other end can come; use inproc_lat or inproc_thr, which have both",
+            )),
+            _ => Ok(carrier),
+        }
+    }
+}
+
+/// Measures the throughput of two floods of messages through a proxy
+///
+/// Two XPUB send to an XSUB-XPUB proxy, and one SUB receives, each on its own
+/// thread, over inproc. The clock starts before the senders do.
+#[cfg(feature = "omq")]
+#[derive(Debug, Parser)]
+#[command(name = "proxy_thr", version)]
+pub(crate) struct ProxyThr {
+    /// Bytes of payload in each message
+    #[arg(value_name = "message-size", value_parser = message_size)]
+    pub(crate) size: usize,
+    /// How many messages; each sender sends so many, of which so many are
+    /// received
+    #[arg(value_name = "message-count", value_parser = positive_count, required_unless_present = "duration")]
+    pub(crate) count: Option<NonZeroU64>,
+    #[command(flatten)]
+    pub(crate) stack: StackArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
+    #[command(flatten)]
+    pub(crate) patience: PatienceArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+/// Where the other end of an inproc tool runs.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Run")]
+pub(crate) struct PlaceArgs {
+    /// Run both ends as tasks of one thread, instead of a thread each
+    #[arg(long)]
+    same_thread: bool,
+}
+
+impl PlaceArgs {
+    /// The place of the other end.
+    pub(crate) const fn place(self) -> Place {
+        if self.same_thread {
+            Place::SameThread
+        } else {
+            Place::OwnThread
+        }
+    }
+}
+
+/// CURVE at the end that binds.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Security")]
+pub(crate) struct CurveServerArgs {
+    /// Encrypt with CURVE; without a file with libzmq's perf tools' own keys
+    #[arg(long)]
+    curve: bool,
+    /// Encrypt with CURVE, with this end's secret key from FILE (Z85 text)
+    #[arg(long, value_name = "FILE")]
+    curve_secret_key: Option<PathBuf>,
+}
+
+/// CURVE at the end that connects.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Security")]
+pub(crate) struct CurveClientArgs {
+    /// Encrypt with CURVE; without files with libzmq's perf tools' own keys
+    #[arg(long)]
+    curve: bool,
+    /// Encrypt with CURVE, for the other end with the public key in FILE (Z85
+    /// text)
+    #[arg(long, value_name = "FILE")]
+    curve_server_key: Option<PathBuf>,
+    /// Encrypt with CURVE, with this end's secret key from FILE (Z85 text)
+    #[arg(long, value_name = "FILE")]
+    curve_secret_key: Option<PathBuf>,
+}
+
+impl CurveServerArgs {
+    /// The keys, if CURVE is asked for, be it by another argument.
+    pub(crate) fn keys(&self, also: bool) -> Result<Option<Keys>, Failure> {
+        let secret = self.curve_secret_key.as_deref();
+        (self.curve || also || secret.is_some())
+            .then(|| Keys::of_server(secret))
+            .transpose()
+            .map_err(|error| key_failure(&error))
+    }
+}
+
+impl CurveClientArgs {
+    /// The keys, if CURVE is asked for, be it by another argument. In a
+    /// loopback the end that binds is here, too, and must have its secret key.
+    pub(crate) fn keys(&self, also: bool, loopback: bool) -> Result<Option<Keys>, Failure> {
+        let server = self.curve_server_key.as_deref();
+        if loopback && server.is_some() {
+            return Err(key_failure(&KeyError::Loopback));
+        }
+        let secret = self.curve_secret_key.as_deref();
+        (self.curve || also || server.is_some() || secret.is_some())
+            .then(|| Keys::of_client(server, secret))
+            .transpose()
+            .map_err(|error| key_failure(&error))
+    }
+}
+
+fn key_failure(error: &KeyError) -> Failure {
+    match std::error::Error::source(error) {
+        Some(source) => Failure::usage(format!("{error}: {source}")),
+        None => Failure::usage(error),
     }
 }
 
@@ -106,6 +239,8 @@ pub(crate) struct LocalLat {
     #[command(flatten)]
     pub(crate) stack: StackArgs,
     #[command(flatten)]
+    pub(crate) curve: CurveServerArgs,
+    #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     #[command(flatten)]
     pub(crate) patience: PatienceArgs,
@@ -128,6 +263,8 @@ pub(crate) struct RemoteLat {
     pub(crate) count: Option<NonZeroU64>,
     #[command(flatten)]
     pub(crate) stack: StackArgs,
+    #[command(flatten)]
+    pub(crate) curve: CurveClientArgs,
     #[command(flatten)]
     pub(crate) run: RunArgs,
     #[command(flatten)]
@@ -163,6 +300,8 @@ pub(crate) struct LocalThr {
     #[command(flatten)]
     pub(crate) stack: StackArgs,
     #[command(flatten)]
+    pub(crate) curve: CurveServerArgs,
+    #[command(flatten)]
     pub(crate) run: RunArgs,
     #[command(flatten)]
     pub(crate) cpu: CpuArgs,
@@ -189,6 +328,8 @@ pub(crate) struct RemoteThr {
     #[command(flatten)]
     pub(crate) stack: StackArgs,
     #[command(flatten)]
+    pub(crate) curve: CurveClientArgs,
+    #[command(flatten)]
     pub(crate) run: RunArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
@@ -209,23 +350,77 @@ pub(crate) struct ThroughputLoad {
     /// How many messages
     #[arg(value_name = "message-count", value_parser = positive_count, required_unless_present = "duration")]
     pub(crate) count: Option<NonZeroU64>,
-    /// 1: encrypt with CURVE
+    /// 1: encrypt with CURVE, as --curve does
     #[arg(value_name = "enable_curve", action = ArgAction::Set, value_parser = enable_curve, default_value = "0", hide_default_value = true)]
-    pub(crate) curve: bool,
+    pub(crate) enable_curve: bool,
 }
 
-impl ThroughputLoad {
-    /// Refuses what no stack carries.
-    pub(crate) fn check(&self, stamp: bool) -> Result<(), Failure> {
-        if self.curve {
-            return Err(Failure::usage("the zeromq crate has no CURVE"));
-        }
-        if stamp && self.size < STAMP_BYTES {
-            return Err(Failure::usage(format!(
-                "--stamp needs messages of at least {STAMP_BYTES} bytes, and these have {}",
-                self.size
-            )));
-        }
-        Ok(())
+/// Refuses a stamp without room.
+pub(crate) fn check_stamp(stamp: bool, size: usize) -> Result<(), Failure> {
+    if stamp && size < STAMP_BYTES {
+        return Err(Failure::usage(format!(
+            "--stamp needs messages of at least {STAMP_BYTES} bytes, and these have {size}"
+        )));
     }
+    Ok(())
+}
+
+/// Measures latency between two threads: half the time that a message takes
+/// there and back
+#[derive(Debug, Parser)]
+#[command(name = "inproc_lat", version)]
+pub(crate) struct InprocLat {
+    /// Bytes of payload in each message
+    #[arg(value_name = "message-size", value_parser = message_size)]
+    pub(crate) size: usize,
+    /// How often a message goes there and back
+    #[arg(value_name = "roundtrip-count", value_parser = positive_count, required_unless_present = "duration")]
+    pub(crate) count: Option<NonZeroU64>,
+    #[command(flatten)]
+    pub(crate) stack: StackArgs,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    #[command(flatten)]
+    pub(crate) rate: RateArgs,
+    #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
+    #[command(flatten)]
+    pub(crate) patience: PatienceArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) distribution: DistributionArgs,
+}
+
+/// Measures the throughput of a flood of messages from one thread to another
+///
+/// The clock starts when the first message has arrived.
+#[derive(Debug, Parser)]
+#[command(name = "inproc_thr", version)]
+pub(crate) struct InprocThr {
+    /// Bytes of payload in each message
+    #[arg(value_name = "message-size", value_parser = message_size)]
+    pub(crate) size: usize,
+    /// How many messages
+    #[arg(value_name = "message-count", value_parser = positive_count, required_unless_present = "duration")]
+    pub(crate) count: Option<NonZeroU64>,
+    /// Write the send time into each message, and report its delay
+    #[arg(long)]
+    pub(crate) stamp: bool,
+    #[command(flatten)]
+    pub(crate) stack: StackArgs,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
+    #[command(flatten)]
+    pub(crate) patience: PatienceArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    #[command(flatten)]
+    pub(crate) distribution: DistributionArgs,
 }

@@ -7,7 +7,7 @@
 //! system; that is the room `transport`.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -207,6 +207,15 @@ fn parse_ipc(name: &str) -> Result<IpcName, ParseError> {
 }
 
 impl Endpoint {
+    /// The tcp endpoint of an address; port 0 is any.
+    #[must_use]
+    pub fn tcp(address: SocketAddr) -> Self {
+        Self::Tcp {
+            host: Host::Ip(address.ip()),
+            port: NonZeroU16::new(address.port()).map_or(Port::Any, Port::Number),
+        }
+    }
+
     /// The ipc endpoint of a path.
     #[must_use]
     pub fn ipc(path: &Path) -> Self {

@@ -3,11 +3,11 @@
 
 use perf_core::limit::RunLimit;
 use perf_core::load::Operation;
-use perf_core::measure::{Plan, measure};
+use perf_core::measure::{Halt, Plan, measure};
 
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
-use crate::loopback::OtherEnd;
+use crate::loopback::{OtherEnd, Place};
 use crate::session::{self, Measured, Patience};
 use crate::stack::{Reply, Request, Socket, Stack, StackError};
 
@@ -82,12 +82,18 @@ pub async fn reply<S: Stack>(
     let mut measured = session::rest(&mut serve, plan, patience, bound).await;
     if plan.limit == RunLimit::Endless {
         measured.end_with_peer();
+    } else if measured.finished.halt.is_none() {
+        measured.finished.halt = match patience.running().bounded(serve.0.finish()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(source)) => Some(Halt::Failed(source)),
+            Err(stop) => Some(Halt::Stopped(stop)),
+        };
     }
     Ok(measured)
 }
 
-/// Both ends in one process: the other on its own thread, until this one
-/// closes its connection.
+/// Both ends in one process: the other at its place, until this one closes its
+/// connection.
 ///
 /// # Errors
 /// As [`request`].
@@ -95,11 +101,23 @@ pub(crate) async fn loopback<S: Stack>(
     socket: &Socket,
     plan: &Plan,
     patience: &Patience,
+    place: Place,
+) -> Result<Measured, Ended> {
+    place
+        .run(Box::pin(both::<S>(socket, plan, patience, place)))
+        .await
+}
+
+async fn both<S: Stack>(
+    socket: &Socket,
+    plan: &Plan,
+    patience: &Patience,
+    place: Place,
 ) -> Result<Measured, Ended> {
     let (tell, told) = tokio::sync::oneshot::channel();
     let theirs = (socket.clone(), patience.uninterrupted());
     let their_plan = Plan::bare(RunLimit::Endless, plan.show.wording);
-    let other = OtherEnd::start(patience.cpu.clone(), move || async move {
+    let other = OtherEnd::start(place, patience.cpu.clone(), move || async move {
         let on_bound = |bound: &Endpoint| {
             // Nobody listens any more when this process is ending.
             let _ = tell.send(bound.clone());
@@ -110,7 +128,7 @@ pub(crate) async fn loopback<S: Stack>(
             .map_or(Ok(()), Err)
     })?;
     let Ok(endpoint) = told.await else {
-        other.join()?;
+        other.join().await?;
         return Err(Error::Loopback.into());
     };
     let ours = Socket {
@@ -119,7 +137,7 @@ pub(crate) async fn loopback<S: Stack>(
     };
     let measured = request::<S>(&ours, plan, patience).await?;
     if measured.finished.halt.is_none() {
-        other.join()?;
+        other.join().await?;
     }
     Ok(measured)
 }

@@ -1,5 +1,6 @@
 //! libzmq's performance tools in pure Rust: the library behind `local_lat`,
-//! `remote_lat`, `local_thr` and `remote_thr`.
+//! `remote_lat`, `local_thr`, `remote_thr`, `inproc_lat`, `inproc_thr` and
+//! `proxy_thr`.
 //!
 //! The way of one measurement: `cli` turns the command line into a plan,
 //! [`endpoint`] and [`transport`] reach the peer, one of the [`stack`]s carries
@@ -8,11 +9,14 @@
 //! together.
 
 mod cli;
+pub mod curve;
 pub mod endpoint;
 pub mod error;
 pub mod latency;
 pub mod libzmq_text;
 mod loopback;
+#[cfg(feature = "omq")]
+pub mod proxy;
 pub mod session;
 pub mod stack;
 pub mod stamp;

@@ -9,6 +9,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use bytes::Bytes;
 use perf_core::clock::wall_clock;
 use perf_core::histogram::LatencyHistogram;
 use perf_core::units::nanos;
@@ -24,6 +25,18 @@ pub trait Fill: Clone + Send + 'static {
 
     /// Writes into a payload, whose other bytes are zero.
     fn fill(&mut self, payload: &mut [u8]);
+
+    /// The payload of the next message: the one that all share, or a copy that
+    /// has something of its own written into it.
+    #[inline]
+    fn apply(&mut self, shared: &Bytes) -> Bytes {
+        if !Self::WRITES {
+            return shared.clone();
+        }
+        let mut payload = shared.to_vec();
+        self.fill(&mut payload);
+        payload.into()
+    }
 }
 
 /// Nothing.

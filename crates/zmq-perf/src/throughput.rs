@@ -7,7 +7,7 @@ use perf_core::measure::{Halt, Plan, measure};
 
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
-use crate::loopback::OtherEnd;
+use crate::loopback::{OtherEnd, Place};
 use crate::session::{self, Measured, Patience};
 use crate::stack::{Pull, Push, Socket, Stack, StackError};
 use crate::stamp::{Fill, Visit};
@@ -132,7 +132,7 @@ pub async fn send<S: Stack>(
     Ok(measured)
 }
 
-/// Both ends in one process: the other on its own thread.
+/// Both ends in one process: the other at its place.
 ///
 /// # Errors
 /// As [`receive`].
@@ -142,6 +142,22 @@ pub(crate) async fn loopback<S: Stack>(
     patience: &Patience,
     visit: &mut impl Visit,
     fill: impl Fill,
+    place: Place,
+) -> Result<Measured, Ended> {
+    place
+        .run(Box::pin(both::<S>(
+            socket, plan, patience, visit, fill, place,
+        )))
+        .await
+}
+
+async fn both<S: Stack>(
+    socket: &Socket,
+    plan: &Plan,
+    patience: &Patience,
+    visit: &mut impl Visit,
+    fill: impl Fill,
+    place: Place,
 ) -> Result<Measured, Ended> {
     let their_plan = Plan::bare(sent_for(plan), plan.show.wording);
     let mut other = None;
@@ -160,12 +176,12 @@ pub(crate) async fn loopback<S: Stack>(
             sent.ended(done(sent.completed(), their_plan.limit))
                 .map_or(Ok(()), Err)
         };
-        other = Some(OtherEnd::start(cpu, send)?);
+        other = Some(OtherEnd::start(place, cpu, send)?);
         Ok(())
     };
     let measured = receive::<S>(socket, plan, patience, visit, start).await?;
     if let (None, Some(other)) = (&measured.finished.halt, other) {
-        other.join()?;
+        other.join().await?;
     }
     Ok(measured)
 }

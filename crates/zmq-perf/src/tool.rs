@@ -1,8 +1,11 @@
 //! Each tool, from its arguments to its exit code.
 
+use std::num::NonZeroU64;
 use std::process::ExitCode;
 
-use perf_core::cli::{CpuArgs, DistributionArgs, PatienceArgs, ReportArgs, note, run_main};
+use perf_core::cli::{
+    CpuArgs, DistributionArgs, PatienceArgs, RateArgs, ReportArgs, RunArgs, note, run_main,
+};
 use perf_core::exit::{Exit, Failure};
 use perf_core::limit::{Rate, RunLimit, StopReason};
 use perf_core::measure::{Finished, Plan};
@@ -15,11 +18,16 @@ use perf_core::units::{count, float, nanos};
 use perf_core::warning::{Doubts, Warning, few_samples};
 use serde_json::Value;
 
-use crate::cli::{LocalLat, LocalThr, RemoteLat, RemoteThr, Target, loopback_first};
+use crate::cli::{
+    InprocLat, InprocThr, LocalLat, LocalThr, PlaceArgs, RemoteLat, RemoteThr, Target, check_stamp,
+    loopback_first,
+};
+use crate::curve::Keys;
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
+use crate::loopback::Place;
 use crate::session::{Measured, Patience};
-use crate::stack::{Socket, StackError, StackName, on_stack};
+use crate::stack::{Carrier, Socket, Stack, StackError, on_stack};
 use crate::stamp::{Delays, Ignore, SendTime, Zeros};
 use crate::{latency, libzmq_text, throughput};
 
@@ -32,15 +40,12 @@ pub fn local_lat() -> ExitCode {
     run_main(std::env::args_os(), |args: LocalLat| {
         let limit = args.count.map_or(RunLimit::Endless, RunLimit::Count);
         let plan = Plan::bare(limit, round_trips("local_lat"));
+        let curve = args.curve.keys(false)?;
+        let carrier = args.stack.between(&args.endpoint, curve.is_some())?;
         let mut tool = Tool::open(&args.report, None, &plan, &args.cpu)?;
-        let socket = tool.socket(
-            args.stack.choose(),
-            args.endpoint,
-            args.size,
-            &args.patience,
-        );
+        let socket = tool.socket(carrier, args.endpoint, args.size, curve, &args.patience);
         let served = run(&args.patience, &args.cpu, async |patience| {
-            on_stack!(args.stack.choose(), S => {
+            on_stack!(carrier, S => {
                 latency::reply::<S>(&socket, &plan, patience, |_| ()).await
             })
         });
@@ -52,42 +57,51 @@ pub fn local_lat() -> ExitCode {
 #[must_use]
 pub fn remote_lat() -> ExitCode {
     run_main(loopback_first(), |args: RemoteLat| {
-        let rate = args.rate.rate;
-        let plan = Plan {
-            limit: args.run.limit(args.count, rate)?,
-            warmup: args.run.warmup,
-            rate,
-            // Without times an open loop's mean would hold its pauses.
-            timed: args.report.wants_times(&args.distribution)
-                || args.run.interval.is_some()
-                || rate.is_some(),
-            show: Show {
-                interval: args.run.interval,
-                bar: true,
-                wording: round_trips("remote_lat"),
-            },
-        };
-        let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
+        let timed = args.report.wants_times(&args.distribution);
+        let plan = latency_plan("remote_lat", args.count, &args.run, &args.rate, timed)?;
         let endpoint = args.target.endpoint()?;
-        let socket = tool.socket(args.stack.choose(), endpoint, args.size, &args.patience);
+        let loopback = args.target == Target::Loopback;
+        let curve = args.curve.keys(false, loopback)?;
+        let carrier = args.stack.between(&endpoint, curve.is_some())?;
+        let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
+        let socket = tool.socket(carrier, endpoint, args.size, curve, &args.patience);
         let measured = run(&args.patience, &args.cpu, async |patience| {
-            on_stack!(args.stack.choose(), S => match args.target {
-                Target::Endpoint(_) => latency::request::<S>(&socket, &plan, patience).await,
-                Target::Loopback => latency::loopback::<S>(&socket, &plan, patience).await,
+            on_stack!(carrier, S => if loopback {
+                latency::loopback::<S>(&socket, &plan, patience, Place::OwnThread).await
+            } else {
+                latency::request::<S>(&socket, &plan, patience).await
             })
         });
         tool.conclude(measured, latency::done, |tool, measured| {
-            let finished = &measured.finished;
-            let mean = match (&finished.times, rate) {
-                (Some(times), Some(_)) => times.response().mean(),
-                _ => mean(&finished.measurement),
-            };
-            tool.outcome.latency_mean_ns = mean.map(|mean| float(nanos(mean)) * ONE_WAY);
-            tool.times(finished);
-            tool.rate(rate);
-            let trips = finished.measurement.completed;
-            (trips > 0)
-                .then(|| libzmq_text::latency(args.size, trips, mean.map(libzmq_text::one_way)))
+            let trips = measured.completed();
+            let line = tool.latency(measured);
+            (trips > 0).then(|| libzmq_text::latency_header(args.size, trips) + &line)
+        })
+    })
+}
+
+/// The program `inproc_lat`.
+#[must_use]
+pub fn inproc_lat() -> ExitCode {
+    run_main(std::env::args_os(), |args: InprocLat| {
+        let timed = args.report.wants_times(&args.distribution);
+        let plan = latency_plan("inproc_lat", args.count, &args.run, &args.rate, timed)?;
+        let endpoint = Endpoint::Inproc("lat_test".to_owned());
+        let carrier = args.stack.within(&endpoint)?;
+        let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
+        let socket = tool.socket(carrier, endpoint, args.size, None, &args.patience);
+        let place = tool.place(args.place);
+        let header = |trips| libzmq_text::latency_header(args.size, trips);
+        let told = tool.before(header)?;
+        let measured = run(
+            &args.patience,
+            &args.cpu,
+            async |patience| on_stack!(carrier, S => latency::loopback::<S>(&socket, &plan, patience, place).await),
+        );
+        tool.conclude(measured, latency::done, |tool, measured| {
+            let trips = measured.completed();
+            let line = tool.latency(measured);
+            (trips > 0).then(|| told.map_or_else(|| header(trips), |()| String::new()) + &line)
         })
     })
 }
@@ -96,90 +110,179 @@ pub fn remote_lat() -> ExitCode {
 #[must_use]
 pub fn local_thr() -> ExitCode {
     run_main(loopback_first(), |args: LocalThr| {
-        args.load.check(args.stamp)?;
-        let plan = Plan {
-            limit: args.run.limit(args.load.count, None)?,
-            warmup: args.run.warmup,
-            rate: None,
-            timed: false,
-            show: Show {
-                interval: args.run.interval,
-                bar: true,
-                wording: messages("local_thr"),
-            },
-        };
+        let size = args.load.size;
+        check_stamp(args.stamp, size)?;
+        let plan = throughput_plan("local_thr", args.load.count, &args.run, None)?;
+        let endpoint = args.target.endpoint()?;
+        let curve = args.curve.keys(args.load.enable_curve)?;
+        let carrier = args.stack.between(&endpoint, curve.is_some())?;
         let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
         let loopback = args.target == Target::Loopback;
         tool.setting("stamp", args.stamp);
-        let size = args.load.size;
-        let endpoint = args.target.endpoint()?;
-        let socket = tool.socket(args.stack.choose(), endpoint, size, &args.patience);
+        let socket = tool.socket(carrier, endpoint, size, curve, &args.patience);
         let mut delays = args.stamp.then(Delays::new);
         let measured = run(&args.patience, &args.cpu, async |patience| {
             let bound = |_: &Endpoint| Ok(());
-            on_stack!(args.stack.choose(), S => match (loopback, &mut delays) {
+            on_stack!(carrier, S => match (loopback, &mut delays) {
                 (false, None) => {
                     throughput::receive::<S>(&socket, &plan, patience, &mut Ignore, bound).await
                 }
                 (false, Some(delays)) => {
                     throughput::receive::<S>(&socket, &plan, patience, delays, bound).await
                 }
-                (true, None) => {
-                    throughput::loopback::<S>(&socket, &plan, patience, &mut Ignore, Zeros).await
-                }
-                (true, Some(delays)) => {
-                    let fill = SendTime::new();
-                    throughput::loopback::<S>(&socket, &plan, patience, delays, fill).await
+                (true, delays) => {
+                    flood::<S>(&socket, &plan, patience, delays, Place::OwnThread).await
                 }
             })
         });
         tool.delays = delays;
         tool.conclude(measured, throughput::done, |tool, measured| {
-            let rate = Throughput::new(&measured.finished.measurement, count(size));
-            if measured.completed() == 1 {
-                tool.warnings.push(Warning::NoThroughput);
-            }
-            tool.outcome.messages = Some(measured.completed());
-            tool.outcome.set_throughput(&rate);
-            tool.stamps();
-            let header = libzmq_text::throughput_header(size, measured.completed());
-            Some(header + &libzmq_text::throughput(&rate))
+            let lines = tool.throughput(measured, size);
+            Some(libzmq_text::throughput_header(size, measured.completed()) + &lines)
         })
     })
+}
+
+/// The program `inproc_thr`.
+#[must_use]
+pub fn inproc_thr() -> ExitCode {
+    run_main(std::env::args_os(), |args: InprocThr| {
+        let size = args.size;
+        check_stamp(args.stamp, size)?;
+        let plan = throughput_plan("inproc_thr", args.count, &args.run, None)?;
+        let endpoint = Endpoint::Inproc("thr_test".to_owned());
+        let carrier = args.stack.within(&endpoint)?;
+        let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
+        tool.setting("stamp", args.stamp);
+        let socket = tool.socket(carrier, endpoint, size, None, &args.patience);
+        let place = tool.place(args.place);
+        let mut delays = args.stamp.then(Delays::new);
+        let header = |messages| libzmq_text::throughput_header(size, messages);
+        let told = tool.before(header)?;
+        let measured = run(
+            &args.patience,
+            &args.cpu,
+            async |patience| on_stack!(carrier, S => flood::<S>(&socket, &plan, patience, &mut delays, place).await),
+        );
+        tool.delays = delays;
+        tool.conclude(measured, throughput::done, |tool, measured| {
+            let lines = tool.throughput(measured, size);
+            let header = told.map_or_else(|| header(measured.completed()), |()| String::new());
+            Some(header + &lines)
+        })
+    })
+}
+
+/// The program `proxy_thr`.
+#[cfg(feature = "omq")]
+#[must_use]
+pub fn proxy_thr() -> ExitCode {
+    run_main(std::env::args_os(), |args: crate::cli::ProxyThr| {
+        let size = args.size;
+        let plan = throughput_plan("proxy_thr", args.count, &args.run, None)?;
+        let carrier = args.stack.through_proxy()?;
+        let mut tool = Tool::open(&args.report, None, &plan, &args.cpu)?;
+        tool.threads = 4;
+        let endpoint = Endpoint::Inproc("perf_backend".to_owned());
+        let socket = tool.socket(carrier, endpoint, size, None, &args.patience);
+        let header = |messages| libzmq_text::throughput_header(size, messages);
+        let told = tool.before(header)?;
+        let measured = run(&args.patience, &args.cpu, async |patience| {
+            crate::proxy::receive(&socket, &plan, patience).await
+        });
+        tool.conclude(measured, throughput::done, |tool, measured| {
+            let lines = tool.throughput(measured, size);
+            let header = told.map_or_else(|| header(measured.completed()), |()| String::new());
+            Some(header + &lines)
+        })
+    })
+}
+
+/// Both ends of a flood in this process, with stamps where there is a place
+/// for their delays.
+async fn flood<S: Stack>(
+    socket: &Socket,
+    plan: &Plan,
+    patience: &Patience,
+    delays: &mut Option<Delays>,
+    place: Place,
+) -> Result<Measured, Ended> {
+    match delays {
+        None => throughput::loopback::<S>(socket, plan, patience, &mut Ignore, Zeros, place).await,
+        Some(delays) => {
+            let fill = SendTime::new();
+            throughput::loopback::<S>(socket, plan, patience, delays, fill, place).await
+        }
+    }
 }
 
 /// The program `remote_thr`.
 #[must_use]
 pub fn remote_thr() -> ExitCode {
     run_main(std::env::args_os(), |args: RemoteThr| {
-        args.load.check(args.stamp)?;
+        let size = args.load.size;
+        check_stamp(args.stamp, size)?;
         let rate = args.rate.rate;
-        let plan = Plan {
-            limit: args.run.limit(args.load.count, rate)?,
-            warmup: args.run.warmup,
-            rate,
-            timed: false,
-            show: Show {
-                interval: args.run.interval,
-                bar: true,
-                wording: messages("remote_thr"),
-            },
-        };
+        let plan = throughput_plan("remote_thr", args.load.count, &args.run, rate)?;
+        let curve = args.curve.keys(args.load.enable_curve, false)?;
+        let carrier = args.stack.between(&args.endpoint, curve.is_some())?;
         let mut tool = Tool::open(&args.report, None, &plan, &args.cpu)?;
         tool.setting("stamp", args.stamp);
-        let size = args.load.size;
-        let socket = tool.socket(args.stack.choose(), args.endpoint, size, &args.patience);
+        let socket = tool.socket(carrier, args.endpoint, size, curve, &args.patience);
         let sent = run(&args.patience, &args.cpu, async |patience| {
-            on_stack!(args.stack.choose(), S => if args.stamp {
+            on_stack!(carrier, S => if args.stamp {
                 throughput::send::<S>(&socket, &plan, patience, SendTime::new()).await
             } else {
                 throughput::send::<S>(&socket, &plan, patience, Zeros).await
             })
         });
         tool.conclude(sent, throughput::done, |tool, _| {
-            tool.rate(rate);
+            tool.rate();
             None
         })
+    })
+}
+
+/// What an end that measures latency does.
+fn latency_plan(
+    tool: &'static str,
+    count: Option<NonZeroU64>,
+    run: &RunArgs,
+    rate: &RateArgs,
+    wants_times: bool,
+) -> Result<Plan, Failure> {
+    let rate = rate.rate;
+    Ok(Plan {
+        limit: run.limit(count, rate)?,
+        warmup: run.warmup,
+        rate,
+        // Without times an open loop's mean would hold its pauses.
+        timed: wants_times || run.interval.is_some() || rate.is_some(),
+        show: Show {
+            interval: run.interval,
+            bar: true,
+            wording: round_trips(tool),
+        },
+    })
+}
+
+/// What an end of a flood does.
+fn throughput_plan(
+    tool: &'static str,
+    count: Option<NonZeroU64>,
+    run: &RunArgs,
+    rate: Option<Rate>,
+) -> Result<Plan, Failure> {
+    Ok(Plan {
+        limit: run.limit(count, rate)?,
+        warmup: run.warmup,
+        rate,
+        timed: false,
+        show: Show {
+            interval: run.interval,
+            bar: true,
+            wording: messages(tool),
+        },
     })
 }
 
@@ -250,15 +353,17 @@ impl Tool {
     /// The end's socket; what was asked for goes into the report.
     fn socket(
         &mut self,
-        stack: StackName,
+        carrier: Carrier,
         endpoint: Endpoint,
         size: usize,
+        curve: Option<Keys>,
         patience: &PatienceArgs,
     ) -> Socket {
-        self.report.stack = Some(stack.describe());
+        self.report.stack = Some(carrier.describe());
+        self.setting("curve", curve.is_some());
         if endpoint.is_on_this_host() {
             // The other end wants a CPU at the same time.
-            self.threads = 2;
+            self.threads = self.threads.max(2);
         }
         self.setting("endpoint", endpoint.to_string());
         self.setting("message_size_bytes", count(size));
@@ -270,7 +375,57 @@ impl Tool {
             tool: self.name,
             endpoint,
             size,
+            curve,
         }
+    }
+
+    /// Where the other end of an inproc tool runs; said where it is not on a
+    /// thread of its own.
+    fn place(&mut self, args: PlaceArgs) -> Place {
+        let place = args.place();
+        self.setting("same_thread", place == Place::SameThread);
+        if place == Place::SameThread {
+            self.threads = 1;
+            note(
+                self.name,
+                &"both ends are tasks of one thread: this is no inter-thread test",
+            );
+        }
+        place
+    }
+
+    /// Prints the lines that upstream's inproc tools print before their run,
+    /// where the count is known by then; says whether it did.
+    fn before(&self, header: impl FnOnce(u64) -> String) -> Result<Option<()>, Failure> {
+        match self.plan.limit.count() {
+            Some(count) => Ok(Some(self.outputs.before(&header(count))?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Adds a latency to the outcome; returns upstream's line of it.
+    fn latency(&mut self, measured: &Measured) -> String {
+        let finished = &measured.finished;
+        let mean = match (&finished.times, self.plan.rate) {
+            (Some(times), Some(_)) => times.response().mean(),
+            _ => mean(&finished.measurement),
+        };
+        self.outcome.latency_mean_ns = mean.map(|mean| float(nanos(mean)) * ONE_WAY);
+        self.times(finished);
+        self.rate();
+        libzmq_text::latency(mean.map(libzmq_text::one_way))
+    }
+
+    /// Adds a throughput to the outcome; returns upstream's lines of it.
+    fn throughput(&mut self, measured: &Measured, size: usize) -> String {
+        let rate = Throughput::new(&measured.finished.measurement, count(size));
+        if (measured.completed(), measured.untimed) == (1, 1) {
+            self.warnings.push(Warning::NoThroughput);
+        }
+        self.outcome.messages = Some(measured.completed());
+        self.outcome.set_throughput(&rate);
+        self.stamps();
+        libzmq_text::throughput(&rate)
     }
 
     /// Reports what was measured, whole or not, and says how the tool exits.
@@ -412,8 +567,8 @@ impl Tool {
     }
 
     /// Adds the schedule of an open loop.
-    fn rate(&mut self, rate: Option<Rate>) {
-        let Some(rate) = rate else {
+    fn rate(&mut self) {
+        let Some(rate) = self.plan.rate else {
             return;
         };
         self.warnings.extend(self.outcome.set_rate(rate));

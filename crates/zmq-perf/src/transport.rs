@@ -89,12 +89,8 @@ pub async fn bind(endpoint: &Endpoint) -> Result<(Listener, Endpoint), Transport
 }
 
 async fn bind_tcp(host: &Host, port: Port) -> Result<(Listener, Endpoint), TransportError> {
-    let port = match port {
-        Port::Any => 0,
-        Port::Number(number) => number.get(),
-    };
     let mut last = None;
-    for address in local_addresses(host, port).await? {
+    for address in bind_addresses(host, port).await? {
         match listen(address) {
             Ok(listener) => {
                 let bound = listener.local_addr()?;
@@ -125,12 +121,26 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// The endpoint that peers connect to; a scope is kept as it was written.
 fn tcp_endpoint(address: SocketAddr, host: &Host) -> Endpoint {
-    let host = match host {
-        Host::Scoped(..) => host.clone(),
-        _ => Host::Ip(address.ip()),
+    match (Endpoint::tcp(address), host) {
+        (Endpoint::Tcp { port, .. }, Host::Scoped(..)) => Endpoint::Tcp {
+            host: host.clone(),
+            port,
+        },
+        (endpoint, _) => endpoint,
+    }
+}
+
+/// The addresses that a tcp endpoint to bind stands for, the preferred one
+/// first; port 0 is any.
+///
+/// # Errors
+/// When it names nothing here.
+pub async fn bind_addresses(host: &Host, port: Port) -> Result<Vec<SocketAddr>, TransportError> {
+    let port = match port {
+        Port::Any => 0,
+        Port::Number(number) => number.get(),
     };
-    let port = std::num::NonZeroU16::new(address.port()).map_or(Port::Any, Port::Number);
-    Endpoint::Tcp { host, port }
+    local_addresses(host, port).await
 }
 
 /// The addresses that a host to bind stands for: all of an interface's (IPv4
@@ -222,18 +232,37 @@ pub async fn peer_addresses(host: &Host, port: Port) -> Result<Vec<SocketAddr>, 
 
 #[cfg(unix)]
 async fn bind_ipc(name: &IpcName) -> Result<(Listener, Endpoint), TransportError> {
+    let path = free_path(name).await?;
+    let listener = UnixListener::bind(&path)?;
+    let endpoint = Endpoint::ipc(&path);
+    Ok((Listener::Ipc(listener, SocketFile::new(path)), endpoint))
+}
+
+/// The path that an ipc endpoint to bind stands for, with nothing there.
+///
+/// # Errors
+/// When something is there that may not go.
+#[cfg(unix)]
+pub async fn free_path(name: &IpcName) -> Result<PathBuf, TransportError> {
     let path = match name {
         IpcName::Path(path) => path.clone(),
         IpcName::Any => fresh_path(),
     };
     remove_stale(&path).await?;
-    let listener = UnixListener::bind(&path)?;
-    let endpoint = Endpoint::ipc(&path);
-    Ok((Listener::Ipc(listener, SocketFile(path)), endpoint))
+    Ok(path)
 }
 
 #[cfg(not(unix))]
 async fn bind_ipc(_: &IpcName) -> Result<(Listener, Endpoint), TransportError> {
+    Err(TransportError::NoIpc)
+}
+
+/// There is no ipc here.
+///
+/// # Errors
+/// Always.
+#[cfg(not(unix))]
+pub async fn free_path(_: &IpcName) -> Result<PathBuf, TransportError> {
     Err(TransportError::NoIpc)
 }
 
@@ -266,6 +295,14 @@ async fn remove_stale(path: &Path) -> Result<(), TransportError> {
 /// The file of a bound ipc endpoint; removed when the end closes.
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
+
+impl SocketFile {
+    /// The file of a socket that has just been bound.
+    #[must_use]
+    pub const fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {

@@ -84,6 +84,18 @@ impl Outputs {
         })
     }
 
+    /// Prints lines that upstream prints before its run, unless the JSON goes
+    /// to stdout.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    pub fn before(&self, lines: &str) -> Result<(), OutputError> {
+        match self.json {
+            Some(Json::Stdout) => Ok(()),
+            _ => cli::print(lines),
+        }
+    }
+
     /// Writes the report to each output, and `lines` to stdout unless the JSON
     /// goes there. One that fails does not keep the others from being written.
     ///

@@ -4,6 +4,9 @@
 //! kinds of ends, as traits with static dispatch, so that the timed loop is
 //! compiled for each of them.
 
+pub mod channel;
+#[cfg(feature = "omq")]
+pub mod omq;
 pub mod raw;
 pub mod zeromq;
 
@@ -13,6 +16,7 @@ use std::sync::Arc;
 use perf_core::load::Progress;
 use perf_core::report;
 
+use crate::curve::Keys;
 use crate::endpoint::Endpoint;
 use crate::stamp::{Fill, Visit};
 use crate::transport::TransportError;
@@ -29,6 +33,8 @@ pub struct Socket {
     pub endpoint: Endpoint,
     /// The payload of each message, in bytes.
     pub size: usize,
+    /// The keys of CURVE, where it is asked for.
+    pub curve: Option<Keys>,
 }
 
 /// What goes wrong inside a stack.
@@ -91,6 +97,12 @@ pub trait Reply: Sized {
 
     /// Takes a request and sends it back.
     fn serve(&mut self) -> impl Future<Output = Step<()>>;
+
+    /// Closes; returns when the last reply has left. Nothing to do where
+    /// [`Reply::serve`] returns no earlier than that.
+    fn finish(self) -> impl Future<Output = Step<()>> {
+        async { Ok(()) }
+    }
 }
 
 /// A PUSH socket that is connected.
@@ -136,17 +148,94 @@ pub trait Stack: 'static {
 pub enum StackName {
     /// The crate zeromq, the official one
     Zeromq,
-    /// ZMTP straight on the system's streams: the floor
+    /// The crate omq-tokio; also inproc and CURVE
+    Omq,
+    /// Nothing but the transport itself: the floor under the others
     Raw,
 }
 
-impl StackName {
+/// Why a stack cannot do what is asked; names the one that can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// inproc on zeromq.
+    #[error("inproc:// needs --stack omq or raw: the zeromq crate has no inproc transport")]
+    ZeromqInproc,
+    /// CURVE on zeromq.
+    #[error("CURVE needs --stack omq: the zeromq crate has no CURVE")]
+    ZeromqCurve,
+    /// CURVE on raw.
+    #[error("CURVE needs --stack omq: raw speaks the NULL mechanism only")]
+    RawCurve,
+    /// A proxy on another stack.
+    #[error("proxy_thr needs --stack omq: the others have no XPUB and XSUB over inproc")]
+    Proxy,
+    /// A build without the feature.
+    #[error(
+        "this program was built without --stack omq; build it with the cargo feature omq, which is on by default"
+    )]
+    NoOmq,
+}
+
+/// What carries the messages: a stack by name may be made of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// `zeromq`
+    Zeromq,
+    /// `omq`
+    #[cfg(feature = "omq")]
+    Omq,
+    /// `raw` between processes
+    Raw,
+    /// `raw` within one process
+    Channel,
+}
+
+impl Carrier {
+    /// The carrier of a stack, or of the default one, for an endpoint.
+    ///
+    /// # Errors
+    /// When the stack cannot do that.
+    pub fn choose(
+        stack: Option<StackName>,
+        endpoint: &Endpoint,
+        curve: bool,
+    ) -> Result<Self, Refusal> {
+        let inproc = matches!(endpoint, Endpoint::Inproc(_));
+        match stack {
+            None if inproc || curve => Self::omq(),
+            Some(StackName::Omq) => Self::omq(),
+            Some(StackName::Zeromq) if inproc => Err(Refusal::ZeromqInproc),
+            Some(StackName::Zeromq) if curve => Err(Refusal::ZeromqCurve),
+            None | Some(StackName::Zeromq) => Ok(Self::Zeromq),
+            Some(StackName::Raw) if curve => Err(Refusal::RawCurve),
+            Some(StackName::Raw) if inproc => Ok(Self::Channel),
+            Some(StackName::Raw) => Ok(Self::Raw),
+        }
+    }
+
+    #[cfg(feature = "omq")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "a build without the feature has none"
+    )]
+    const fn omq() -> Result<Self, Refusal> {
+        Ok(Self::Omq)
+    }
+
+    #[cfg(not(feature = "omq"))]
+    const fn omq() -> Result<Self, Refusal> {
+        Err(Refusal::NoOmq)
+    }
+
     /// The stack as a report shows it.
     #[must_use]
-    pub fn describe(self) -> report::Stack {
+    pub const fn describe(self) -> report::Stack {
         let (name, crate_name, version) = match self {
             Self::Zeromq => ("zeromq", "zeromq", zeromq::VERSION),
+            #[cfg(feature = "omq")]
+            Self::Omq => ("omq", "omq-tokio", omq::VERSION),
             Self::Raw => ("raw", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+            Self::Channel => ("raw", "tokio", channel::VERSION),
         };
         report::Stack {
             name,
@@ -159,17 +248,76 @@ impl StackName {
 /// Evaluates an expression with a type that stands for the chosen stack, once
 /// for each stack.
 macro_rules! on_stack {
-    ($name:expr, $stack:ident => $body:expr) => {
-        match $name {
-            $crate::stack::StackName::Zeromq => {
+    ($carrier:expr, $stack:ident => $body:expr) => {
+        match $carrier {
+            $crate::stack::Carrier::Zeromq => {
                 type $stack = $crate::stack::zeromq::Zeromq;
                 $body
             }
-            $crate::stack::StackName::Raw => {
+            #[cfg(feature = "omq")]
+            $crate::stack::Carrier::Omq => {
+                type $stack = $crate::stack::omq::Omq;
+                $body
+            }
+            $crate::stack::Carrier::Raw => {
                 type $stack = $crate::stack::raw::Raw;
+                $body
+            }
+            $crate::stack::Carrier::Channel => {
+                type $stack = $crate::stack::channel::Channel;
                 $body
             }
         }
     };
 }
 pub(crate) use on_stack;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(stack: Option<StackName>, endpoint: &str, curve: bool) -> Result<Carrier, Refusal> {
+        Carrier::choose(stack, &endpoint.parse().unwrap(), curve)
+    }
+
+    #[test]
+    fn what_a_stack_cannot_do_is_refused() {
+        use StackName::{Raw, Zeromq};
+        let (tcp, inproc) = ("tcp://*:*", "inproc://a");
+        for (stack, endpoint, curve, refusal) in [
+            (Zeromq, inproc, false, Refusal::ZeromqInproc),
+            (Zeromq, tcp, true, Refusal::ZeromqCurve),
+            (Raw, tcp, true, Refusal::RawCurve),
+        ] {
+            assert_eq!(choose(Some(stack), endpoint, curve), Err(refusal));
+        }
+        assert_eq!(choose(Some(Raw), inproc, false), Ok(Carrier::Channel));
+        assert_eq!(choose(Some(Raw), tcp, false), Ok(Carrier::Raw));
+    }
+
+    #[test]
+    fn the_default_is_the_stack_that_can() {
+        assert_eq!(choose(None, "tcp://*:*", false), Ok(Carrier::Zeromq));
+        assert_eq!(choose(None, "ipc://*", false), Ok(Carrier::Zeromq));
+        #[cfg(feature = "omq")]
+        let capable = Ok(Carrier::Omq);
+        #[cfg(not(feature = "omq"))]
+        let capable = Err(Refusal::NoOmq);
+        assert_eq!(choose(None, "inproc://a", false), capable);
+        assert_eq!(choose(None, "tcp://*:*", true), capable);
+    }
+
+    #[test]
+    fn the_versions_are_those_of_the_lock_file() {
+        let lock = include_str!("../../../../Cargo.lock");
+        for (name, version) in [
+            ("zeromq", zeromq::VERSION),
+            #[cfg(feature = "omq")]
+            ("omq-tokio", omq::VERSION),
+            ("tokio", channel::VERSION),
+        ] {
+            let entry = format!("name = \"{name}\"\nversion = \"{version}\"\n");
+            assert!(lock.contains(&entry), "{entry}");
+        }
+    }
+}

@@ -372,11 +372,11 @@ impl Push for ZeromqPush {
             .map_err(|_| StackError::PeerClosed)?;
         let batch = at_most.min(self.batch);
         for _ in 1..batch {
-            let payload = self.payload(fill);
+            let payload = fill.apply(&self.payload);
             self.send(payload).await?;
         }
         self.send(Bytes::from_owner(Ticket {
-            payload: self.payload(fill),
+            payload: fill.apply(&self.payload),
             left: Arc::clone(&self.left),
             _permit: permit,
         }))
@@ -415,18 +415,6 @@ impl Push for ZeromqPush {
 }
 
 impl ZeromqPush {
-    /// The payload of the next message: the one that all share, or a copy that
-    /// has something of its own written into it.
-    #[inline]
-    fn payload<F: Fill>(&self, fill: &mut F) -> Bytes {
-        if !F::WRITES {
-            return self.payload.clone();
-        }
-        let mut payload = self.payload.to_vec();
-        fill.fill(&mut payload);
-        payload.into()
-    }
-
     #[inline]
     async fn send(&mut self, payload: Bytes) -> Step<()> {
         self.socket

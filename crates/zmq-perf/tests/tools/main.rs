@@ -10,12 +10,20 @@
 mod support;
 
 #[cfg(test)]
+#[cfg(feature = "omq")]
+mod curve;
+#[cfg(test)]
 mod endpoints;
+#[cfg(test)]
+mod inproc;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod memory;
 #[cfg(test)]
 mod peers;
+#[cfg(test)]
+#[cfg(feature = "omq")]
+mod proxy;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]

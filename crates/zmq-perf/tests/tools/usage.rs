@@ -193,7 +193,8 @@ fn timeouts_that_are_none() {
 #[test]
 fn security_that_the_stack_does_not_carry() {
     for kind in ["local_thr", "remote_thr"] {
-        let line = refused(kind, &["tcp://127.0.0.1:*", "1", "1", "1"]);
+        let arguments = ["tcp://127.0.0.1:*", "1", "1", "1", "--stack", "zeromq"];
+        let line = refused(kind, &arguments);
         assert!(line.contains("CURVE"), "{line}");
         let line = reason(
             kind,

@@ -25,6 +25,10 @@ pub(crate) struct Stack(&'static [&'static str]);
 /// What the tools carry messages with unless they are told otherwise.
 pub(crate) const ZEROMQ: Stack = Stack(&[]);
 
+/// The crate omq-tokio.
+#[cfg(feature = "omq")]
+pub(crate) const OMQ: Stack = Stack(&["--stack", "omq"]);
+
 /// Nothing between the wire and the tool.
 pub(crate) const RAW: Stack = Stack(&["--stack", "raw"]);
 
@@ -33,6 +37,8 @@ macro_rules! on_each_stack {
     ($($test:ident),+ $(,)?) => {
         on_stack! { zeromq, ZEROMQ, $($test),+ }
         on_stack! { raw, RAW, $($test),+ }
+        #[cfg(feature = "omq")]
+        on_stack! { omq, OMQ, $($test),+ }
     };
 }
 
@@ -155,6 +161,10 @@ impl Tool {
             "remote_lat" => env!("CARGO_BIN_EXE_remote_lat"),
             "local_thr" => env!("CARGO_BIN_EXE_local_thr"),
             "remote_thr" => env!("CARGO_BIN_EXE_remote_thr"),
+            "inproc_lat" => env!("CARGO_BIN_EXE_inproc_lat"),
+            "inproc_thr" => env!("CARGO_BIN_EXE_inproc_thr"),
+            #[cfg(feature = "omq")]
+            "proxy_thr" => env!("CARGO_BIN_EXE_proxy_thr"),
             other => panic!("no tool {other}"),
         };
         let mut child = Command::new(program)

@@ -1,0 +1,5 @@
+//! The program `inproc_lat`.
+
+fn main() -> std::process::ExitCode {
+    zmq_perf::tool::inproc_lat()
+}
