@@ -162,31 +162,45 @@ impl Decoder {
         }
     }
 
-    /// The next message, when it is whole and just like `message`, the one
-    /// before it: one part, the same header.
+    /// Takes the messages that follow `message`, the one that was taken last,
+    /// and are just like it: one part, the same header. `visit` is given the
+    /// body of each. At most `at_most`, and none after one that it fails on.
+    /// Says how many it has approved of, and how it has failed.
     ///
     /// A flood is messages of one size. Where the next one starts then follows
     /// from where the last one started, and not from a length that has to be
     /// loaded first, so the processor looks at many of them at a time.
     #[inline]
-    pub fn next_alike(&mut self, message: Message) -> Option<Message> {
-        let next = Message {
-            start: message.end,
-            body: message.end + (message.body - message.start),
-            end: message.end + (message.end - message.start),
-            parts: 1,
-        };
+    pub fn visit_alike<E>(
+        &mut self,
+        message: Message,
+        at_most: u64,
+        mut visit: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> (u64, Result<(), E>) {
+        if message.parts != 1 || message.end != self.start {
+            return (0, Ok(()));
+        }
+        let len = message.end - message.start;
         let header = Header {
             kind: Kind::Last,
-            len: next.body - next.start,
-            body: count(next.end - next.body),
+            len: message.body - message.start,
+            body: count(message.end - message.body),
         };
-        let follows = message.parts == 1 && next.start == self.start && next.end <= self.end;
-        let alike = follows && self.framing.header(self.unread()) == Ok(Some(header));
-        alike.then(|| {
-            self.start = next.end;
-            next
-        })
+        let mut visited = 0;
+        for next in self.buffer[self.start..self.end].chunks_exact(len) {
+            let Some(body) = next.get(header.len..) else {
+                break;
+            };
+            if visited == at_most || self.framing.header(next) != Ok(Some(header)) {
+                break;
+            }
+            self.start += len;
+            if let Err(error) = visit(body) {
+                return (visited, Err(error));
+            }
+            visited += 1;
+        }
+        (visited, Ok(()))
     }
 
     /// How far a frame reaches from the start of its message.

@@ -25,31 +25,28 @@ enum Unit {
 
 /// Everything that is whole in the decoder.
 fn drain(decoder: &mut Decoder, into: &mut Vec<Unit>) -> Result<(), FrameError> {
-    let mut last = None;
-    loop {
-        let alike = last
-            .and_then(|last| decoder.next_alike(last))
-            .map(Item::Message);
-        let item = match alike {
-            Some(item) => item,
-            None => match decoder.next_item()? {
-                Some(item) => item,
-                None => return Ok(()),
-            },
-        };
-        into.push(match item {
+    while let Some(item) = decoder.next_item()? {
+        match item {
             Item::Message(message) => {
                 let parts: Vec<_> = decoder.parts(message).map(<[u8]>::to_vec).collect();
                 assert_eq!(
                     decoder.single(message).map(<[u8]>::to_vec),
                     (parts.len() == 1).then(|| parts[0].clone())
                 );
-                last = Some(message);
-                Unit::Message(parts)
+                into.push(Unit::Message(parts));
+                let before = into.len();
+                let alike = decoder.visit_alike(message, 3, |body| {
+                    into.push(Unit::Message(vec![body.to_vec()]));
+                    Ok::<_, FrameError>(())
+                });
+                assert_eq!(alike, ((into.len() - before) as u64, Ok(())));
             }
-            Item::Command(command) => Unit::Command(decoder.single(command).unwrap().to_vec()),
-        });
+            Item::Command(command) => {
+                into.push(Unit::Command(decoder.single(command).unwrap().to_vec()));
+            }
+        }
     }
+    Ok(())
 }
 
 /// Decodes `stream` in pieces of the sizes that `pieces` goes through.
@@ -699,6 +696,38 @@ fn a_frame_of_2_to_the_63_bytes_is_refused() {
         end.unwrap_err().to_string(),
         "the peer claims 9223372036854775817 bytes for one message, this end takes 1048576 at most"
     );
+}
+
+#[test]
+fn messages_alike_are_visited_up_to_the_first_that_fails() {
+    let stream = b"\0\x01a\0\x01b\0\x01c\0\x01d\0\x02ef\0\x01";
+    let mut decoder = Decoder::new(64, LIMIT);
+    decoder.space()[..stream.len()].copy_from_slice(stream);
+    decoder.filled(stream.len());
+    let Ok(Some(Item::Message(first))) = decoder.next_item() else {
+        panic!("{decoder:?}");
+    };
+    let fail_on = |bad: u8| move |body: &[u8]| if body == [bad] { Err(bad) } else { Ok(()) };
+    assert_eq!(decoder.visit_alike(first, 9, fail_on(b'c')), (1, Err(b'c')));
+    assert_eq!(
+        decoder.unread(),
+        &stream[9..],
+        "the one that failed is taken"
+    );
+    assert_eq!(
+        decoder.visit_alike(first, 9, fail_on(0)),
+        (0, Ok(())),
+        "it is not the last"
+    );
+    let Ok(Some(Item::Message(fourth))) = decoder.next_item() else {
+        panic!("{decoder:?}");
+    };
+    assert_eq!(
+        decoder.visit_alike(fourth, 9, fail_on(0)),
+        (0, Ok(())),
+        "the next is longer"
+    );
+    assert_eq!(decoder.unread(), &stream[12..]);
 }
 
 #[test]

@@ -189,11 +189,16 @@ impl<S> Connection<S> {
         Ok(())
     }
 
-    /// The next message that has arrived whole, if it is just like `message`,
-    /// the one before it.
+    /// Takes the messages behind `message` that are just like it, as
+    /// [`Decoder::visit_alike`] does.
     #[inline]
-    pub(super) fn next_alike(&mut self, message: Message) -> Option<Message> {
-        self.decoder.next_alike(message)
+    pub(super) fn visit_alike<E>(
+        &mut self,
+        message: Message,
+        at_most: u64,
+        visit: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> (u64, Result<(), E>) {
+        self.decoder.visit_alike(message, at_most, visit)
     }
 
     /// Where the messages are.

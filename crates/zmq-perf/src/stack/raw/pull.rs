@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::connection::Connection;
 use super::error::{RawError, WrongSize};
 use super::peers::{Accept, Peers};
-use crate::zmtp::{Message, SocketType};
+use crate::zmtp::{Decoder, Message, SocketType};
 
 /// A PULL socket.
 pub struct RawPull<A: Accept> {
@@ -48,10 +48,7 @@ impl<A: Accept> RawPull<A> {
         let Self { peers, assembly } = self;
         poll_fn(|cx| {
             peers.poll_turn(cx, |connection, failure, cx| {
-                let visit = |connection: &Connection<_>, message| {
-                    visit_message(connection, message, assembly, &mut visit)
-                };
-                poll_pull(connection, failure, at_most, visit, cx)
+                poll_pull(connection, failure, at_most, assembly, &mut visit, cx)
             })
         })
         .await
@@ -69,35 +66,22 @@ fn poll_pull<S>(
     connection: &mut Connection<S>,
     failure: &mut Option<RawError>,
     at_most: u64,
-    mut visit: impl FnMut(&Connection<S>, Message) -> Result<(), WrongSize>,
+    assembly: &mut Vec<u8>,
+    visit: &mut impl FnMut(&[u8]) -> Result<(), WrongSize>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<u64, RawError>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    if let Some(failure) = failure.take() {
-        return Poll::Ready(Err(failure));
-    }
     loop {
         let mut pulled = 0;
-        let mut last = None;
-        while pulled < at_most {
-            let alike = last.and_then(|last| connection.next_alike(last));
-            let next = alike.map_or_else(|| connection.next_message(), |alike| Ok(Some(alike)));
-            let failed = match next {
-                Ok(Some(message)) => match visit(connection, message) {
-                    Ok(()) => {
-                        pulled += 1;
-                        last = Some(message);
-                        continue;
-                    }
-                    Err(error) => error.into(),
-                },
-                Ok(None) => break,
-                Err(error) => error,
+        while pulled < at_most && failure.is_none() {
+            let some = visit_some(connection, at_most - pulled, assembly, visit);
+            let Some((visited, outcome)) = some else {
+                break;
             };
-            *failure = Some(failed);
-            break;
+            pulled += visited;
+            *failure = outcome.err();
         }
         if pulled > 0 || at_most == 0 {
             return Poll::Ready(Ok(pulled));
@@ -109,14 +93,31 @@ where
     }
 }
 
-#[inline]
-fn visit_message<S>(
-    connection: &Connection<S>,
+/// Visits the next message, and those behind it that are just like it; `None`
+/// when no whole message is there.
+fn visit_some<S>(
+    connection: &mut Connection<S>,
+    at_most: u64,
+    assembly: &mut Vec<u8>,
+    visit: &mut impl FnMut(&[u8]) -> Result<(), WrongSize>,
+) -> Option<(u64, Result<(), RawError>)> {
+    let message = match connection.next_message() {
+        Ok(message) => message?,
+        Err(error) => return Some((0, Err(error))),
+    };
+    if let Err(error) = visit_one(connection.decoder(), message, assembly, visit) {
+        return Some((0, Err(error.into())));
+    }
+    let (alike, outcome) = connection.visit_alike(message, at_most - 1, visit);
+    Some((1 + alike, outcome.map_err(RawError::from)))
+}
+
+fn visit_one(
+    decoder: &Decoder,
     message: Message,
     assembly: &mut Vec<u8>,
     visit: &mut impl FnMut(&[u8]) -> Result<(), WrongSize>,
 ) -> Result<(), WrongSize> {
-    let decoder = connection.decoder();
     if let Some(body) = decoder.single(message) {
         return visit(body);
     }
