@@ -118,7 +118,7 @@ fn loopback_may_stand_anywhere(stack: Stack) {
 
 /// nanomsg #599: one of many short runs never ended.
 fn short_loopbacks_all_end(stack: Stack) {
-    for _ in 0..100 {
+    for _ in 0..50 {
         let ended = stack.run("remote_lat", &["--loopback", "1", "2"]);
         assert_eq!(lines(Kind::Latency, ended.succeeded()).count, 2);
         let ended = stack.run("local_thr", &["--loopback", "1", "2"]);

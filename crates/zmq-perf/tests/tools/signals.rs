@@ -62,10 +62,12 @@ fn a_connecting_end_that_waits_for_its_peer(stack: Stack) {
 }
 
 fn a_connecting_end_whose_peer_does_not_greet(stack: Stack) {
-    for kind in Kind::BOTH {
+    let waiting = Kind::BOTH.map(|kind| {
         let listener = Listener::new();
-        let mut tool = stack.start(kind.remote(), &[&listener.endpoint(), "1", "10"]);
-        let _silent = listener.accept_raw();
+        let tool = stack.start(kind.remote(), &[&listener.endpoint(), "1", "10"]);
+        (kind, tool, listener.accept_raw())
+    });
+    for (kind, mut tool, _silent) in waiting {
         tool.says("waiting for a peer at ");
         tool.signal(Signal::INT);
         assert_eq!(interrupted(&tool.end(), kind), (0, 10));

@@ -22,7 +22,8 @@ mod stopped {
     use super::a_peer_that_is_stopped;
 }
 
-const SHORT: &str = "--timeout=300ms";
+/// Short for those who wait for its end, long for a busy machine.
+const SHORT: &str = "--timeout=500ms";
 
 /// Enough to never come to an end.
 const ENDLESS: &str = "1000000000000";
@@ -57,11 +58,13 @@ fn assert_alone(line: &str, endpoint: &str) {
 }
 
 fn a_peer_that_does_not_greet(stack: Stack) {
-    for kind in Kind::BOTH {
+    let waiting = Kind::BOTH.map(|kind| {
         let listener = Listener::new();
         let endpoint = listener.endpoint();
         let tool = stack.start(kind.remote(), &[&endpoint, "1", "10", SHORT]);
-        let _silent = listener.accept_raw();
+        (tool, endpoint, listener.accept_raw())
+    });
+    for (tool, endpoint, _silent) in waiting {
         assert_alone(tool.end().failed(1), &endpoint);
     }
 }
@@ -88,7 +91,7 @@ fn a_replier_that_falls_silent(stack: Stack) {
     assert_silent(ended.failed(1), &endpoint, " after 3 of 10 round trips");
     let lines = lines(Kind::Latency, &ended.stdout);
     // The silence is no part of the measurement.
-    assert!(lines.count == 3 && lines.figure < 50_000.0, "{ended:?}");
+    assert!(lines.count == 3 && lines.figure < 80_000.0, "{ended:?}");
 }
 
 fn a_requester_that_falls_silent(stack: Stack) {
@@ -160,24 +163,19 @@ fn a_peer_that_is_stopped(stack: Stack) {
     const SIZE: &str = "4096";
 
     for kind in Kind::BOTH {
-        for local_stops in [true, false] {
-            let mut local = stack.start(kind.local(), &["tcp://127.0.0.1:*", SIZE, ENDLESS, SHORT]);
-            let endpoint = local.bound();
-            let remote = stack.start(kind.remote(), &[&endpoint, SIZE, ENDLESS, SHORT]);
-            local.works();
-            remote.works();
-            let (stopped, other) = if local_stops {
-                (local, remote)
-            } else {
-                (remote, local)
-            };
-            stopped.signal(Signal::STOP);
-            let ended = other.end();
-            let line = ended.failed(1);
-            assert_silent(line, &endpoint, &format!(" of {ENDLESS} {}", kind.unit()));
-            if (kind == Kind::Latency) == local_stops {
-                assert!(lines(kind, &ended.stdout).count > 1, "{ended:?}");
-            }
-        }
+        let mut local = stack.start(kind.local(), &["tcp://127.0.0.1:*", SIZE, ENDLESS, SHORT]);
+        let endpoint = local.bound();
+        let remote = stack.start(kind.remote(), &[&endpoint, SIZE, ENDLESS, SHORT]);
+        local.works();
+        remote.works();
+        let (measuring, other) = match kind {
+            Kind::Latency => (remote, local),
+            Kind::Throughput => (local, remote),
+        };
+        other.signal(Signal::STOP);
+        let ended = measuring.end();
+        let done = format!(" of {ENDLESS} {}", kind.unit());
+        assert_silent(ended.failed(1), &endpoint, &done);
+        assert!(lines(kind, &ended.stdout).count > 1, "{ended:?}");
     }
 }
