@@ -7,6 +7,8 @@ use std::{fmt, fs, io};
 use opcua::crypto::{KeySize, PrivateKey, PublicKey, X509, X509Data};
 use opcua::types::{ByteString, StatusCode};
 
+use x509_cert::der::pem::LineEnding;
+
 use crate::wire::ProtocolError;
 
 /// Bits of a key that is made here: what every policy of today takes.
@@ -143,6 +145,12 @@ impl Identity {
 
     pub(crate) const fn key(&self) -> &PrivateKey {
         &self.key
+    }
+
+    /// The private key as text (PKCS #8).
+    pub(crate) fn key_pem(&self) -> Option<impl std::ops::Deref<Target = String> + use<>> {
+        let der = self.key.to_der().ok()?;
+        der.to_pem("PRIVATE KEY", LineEnding::LF).ok()
     }
 }
 
@@ -295,17 +303,9 @@ pub(crate) mod tests {
         use opcua::crypto::X509;
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let key_pem = |identity: &Identity| {
-            identity
-                .key()
-                .to_der()
-                .unwrap()
-                .to_pem("PRIVATE KEY", Default::default())
-                .unwrap()
-        };
         fs::write(path("cert.der"), alice().der()).unwrap();
-        fs::write(path("key.pem"), key_pem(&alice()).as_bytes()).unwrap();
-        fs::write(path("other.pem"), key_pem(&bob()).as_bytes()).unwrap();
+        fs::write(path("key.pem"), alice().key_pem().unwrap().as_bytes()).unwrap();
+        fs::write(path("other.pem"), bob().key_pem().unwrap().as_bytes()).unwrap();
         let loaded = Identity::load(&path("cert.der"), &path("key.pem")).unwrap();
         assert_eq!(loaded.der(), alice().der());
         assert!(X509::from_der(loaded.der()).is_ok());

@@ -1,66 +1,73 @@
 //! Security policies and modes, as the command lines name them.
 
 use std::fmt;
-use std::str::FromStr;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use opcua::crypto::SecurityPolicy;
 use opcua::types::MessageSecurityMode;
-
-/// Every policy that there is a choice of, the best last.
-const ALL: [(SecurityPolicy, &str); 6] = [
-    (SecurityPolicy::None, "None"),
-    (SecurityPolicy::Basic128Rsa15, "Basic128Rsa15"),
-    (SecurityPolicy::Basic256, "Basic256"),
-    (SecurityPolicy::Basic256Sha256, "Basic256Sha256"),
-    (SecurityPolicy::Aes128Sha256RsaOaep, "Aes128_Sha256_RsaOaep"),
-    (SecurityPolicy::Aes256Sha256RsaPss, "Aes256_Sha256_RsaPss"),
-];
 
 /// A security policy (Part 7) by the last part of its URI.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy(pub SecurityPolicy);
 
+impl Policy {
+    const fn name(self) -> &'static str {
+        match self.0 {
+            SecurityPolicy::None => "None",
+            SecurityPolicy::Basic128Rsa15 => "Basic128Rsa15",
+            SecurityPolicy::Basic256 => "Basic256",
+            SecurityPolicy::Basic256Sha256 => "Basic256Sha256",
+            SecurityPolicy::Aes128Sha256RsaOaep => "Aes128_Sha256_RsaOaep",
+            SecurityPolicy::Aes256Sha256RsaPss => "Aes256_Sha256_RsaPss",
+            SecurityPolicy::Unknown => "unknown",
+        }
+    }
+}
+
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = ALL.iter().find(|(policy, _)| *policy == self.0);
-        f.write_str(name.map_or("unknown", |(_, name)| name))
+        f.write_str(self.name())
     }
 }
 
-impl FromStr for Policy {
-    type Err = String;
+impl ValueEnum for Policy {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self(SecurityPolicy::None),
+            Self(SecurityPolicy::Basic256Sha256),
+            Self(SecurityPolicy::Aes128Sha256RsaOaep),
+            Self(SecurityPolicy::Aes256Sha256RsaPss),
+            Self(SecurityPolicy::Basic128Rsa15),
+            Self(SecurityPolicy::Basic256),
+        ]
+    }
 
-    /// Upper and lower case are the same, and so are `-`, `_` and neither.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let plain = |text: &str| {
-            text.chars()
-                .filter(|c| !matches!(c, '-' | '_'))
-                .collect::<String>()
-                .to_ascii_lowercase()
-        };
-        ALL.iter()
-            .find(|(_, name)| plain(name) == plain(text))
-            .map(|&(policy, _)| Self(policy))
-            .ok_or_else(|| {
-                let names: Vec<_> = ALL.iter().map(|(_, name)| *name).collect();
-                format!("expected one of {}", names.join(", "))
-            })
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()))
     }
 }
 
-/// A message security mode by its name.
-///
-/// # Errors
-/// The names that there are.
-pub fn parse_mode(text: &str) -> Result<MessageSecurityMode, String> {
-    [
-        MessageSecurityMode::None,
-        MessageSecurityMode::Sign,
-        MessageSecurityMode::SignAndEncrypt,
-    ]
-    .into_iter()
-    .find(|mode| format!("{mode:?}").eq_ignore_ascii_case(text))
-    .ok_or_else(|| "expected None, Sign or SignAndEncrypt".to_owned())
+/// A message security mode (Part 4, 7.20).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode(pub MessageSecurityMode);
+
+impl ValueEnum for Mode {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self(MessageSecurityMode::None),
+            Self(MessageSecurityMode::Sign),
+            Self(MessageSecurityMode::SignAndEncrypt),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self.0 {
+            MessageSecurityMode::Sign => "Sign",
+            MessageSecurityMode::SignAndEncrypt => "SignAndEncrypt",
+            _ => "None",
+        }))
+    }
 }
 
 #[cfg(test)]
@@ -68,22 +75,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_as_they_are_printed() {
-        for (policy, name) in ALL {
-            assert_eq!(name.parse(), Ok(Policy(policy)));
-            assert_eq!(Policy(policy).to_string(), name);
-            assert!(policy.to_uri().ends_with(name), "{}", policy.to_uri());
+    fn names_are_the_last_part_of_the_uri() {
+        for policy in Policy::value_variants() {
+            let name = policy.to_string();
+            assert_eq!(Policy::from_str(&name, false), Ok(*policy));
+            let uri = policy.0.to_uri();
+            assert!(uri.ends_with(&format!("#{name}")), "{uri}");
         }
+    }
+
+    #[test]
+    fn case_does_not_matter() {
         assert_eq!(
-            "aes128-sha256-rsaoaep".parse(),
-            Ok(Policy(SecurityPolicy::Aes128Sha256RsaOaep))
+            Policy::from_str("basic256SHA256", true),
+            Ok(Policy(SecurityPolicy::Basic256Sha256))
         );
-        let error = "Basic512".parse::<Policy>().unwrap_err();
-        assert!(error.contains("Basic256Sha256"), "{error}");
         assert_eq!(
-            parse_mode("signandencrypt"),
-            Ok(MessageSecurityMode::SignAndEncrypt)
+            Mode::from_str("signandencrypt", true),
+            Ok(Mode(MessageSecurityMode::SignAndEncrypt))
         );
-        assert!(parse_mode("Encrypt").is_err());
+        assert!(Policy::from_str("Basic512", true).is_err());
     }
 }

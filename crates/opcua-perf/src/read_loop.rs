@@ -486,6 +486,10 @@ mod tests {
             }
         }
 
+        async fn limit(&mut self) -> Option<u32> {
+            None
+        }
+
         async fn close(self) {}
     }
 
@@ -551,14 +555,19 @@ mod tests {
             .is_ok_and(|values| values.iter().all(|value| !value.status().is_bad()))
     }
 
-    fn time(ns: u64) -> Result<Vec<DataValue>, StatusCode> {
-        Ok(vec![DataValue::value_only(ns)])
+    fn value(ns: u64) -> Vec<DataValue> {
+        vec![DataValue::value_only(ns)]
     }
 
     #[test]
     fn times_are_differences_of_the_servers_values() {
         let ran = run(
-            vec![time(100), time(130), time(190), time(200)],
+            vec![
+                Ok(value(100)),
+                Ok(value(130)),
+                Ok(value(190)),
+                Ok(value(200)),
+            ],
             TimeSource::Server,
             2,
         );
@@ -579,7 +588,7 @@ mod tests {
     #[test]
     fn midnight_is_a_read_without_a_time() {
         let ran = run(
-            vec![time(NANOS_PER_DAY - 5), time(20), time(50)],
+            vec![Ok(value(NANOS_PER_DAY - 5)), Ok(value(20)), Ok(value(50))],
             TimeSource::Server,
             3,
         );
@@ -589,7 +598,11 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_is_noticed() {
-        let ran = run(vec![time(50), time(40), time(45)], TimeSource::Server, 3);
+        let ran = run(
+            vec![Ok(value(50)), Ok(value(40)), Ok(value(45))],
+            TimeSource::Server,
+            3,
+        );
         assert_eq!(ran.rows, [Row::of(3, Duration::from_micros(3), &[5])]);
         assert_eq!(ran.fell, 1);
     }
@@ -600,12 +613,12 @@ mod tests {
         let failed = || Ok(vec![DataValue::from((Variant::Empty, bad))]);
         let ran = run(
             vec![
-                time(100),
+                Ok(value(100)),
                 failed(),
-                time(900),
+                Ok(value(900)),
                 Err(StatusCode::BadTooManyOperations),
-                time(1000),
-                time(1010),
+                Ok(value(1000)),
+                Ok(value(1010)),
             ],
             TimeSource::Server,
             4,
@@ -641,7 +654,11 @@ mod tests {
     #[test]
     fn an_uncertain_value_is_a_value() {
         let uncertain = DataValue::from((Variant::UInt64(7), StatusCode::UncertainInitialValue));
-        let ran = run(vec![Ok(vec![uncertain]), time(9)], TimeSource::Server, 2);
+        let ran = run(
+            vec![Ok(vec![uncertain]), Ok(value(9))],
+            TimeSource::Server,
+            2,
+        );
         assert_eq!(ran.rows[0].times().max_ns(), Some(2));
         assert!(ran.failures.is_empty());
     }
@@ -649,13 +666,13 @@ mod tests {
     #[test]
     fn wrong_responses_end_the_loop() {
         let two = vec![DataValue::value_only(1_u64), DataValue::value_only(2_u64)];
-        let ran = run(vec![time(1), Ok(two)], TimeSource::Server, 9);
+        let ran = run(vec![Ok(value(1)), Ok(two)], TimeSource::Server, 9);
         assert_eq!(
             ran.result.unwrap_err().to_string(),
             "the server answered 2 values for 1 nodes"
         );
         let ran = run(
-            vec![time(1), Ok(vec![DataValue::value_only(1.5_f64)])],
+            vec![Ok(value(1)), Ok(vec![DataValue::value_only(1.5_f64)])],
             TimeSource::Server,
             9,
         );

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Parser};
 use opcua::crypto::SecurityPolicy;
-use opcua::types::{AttributeId, DataValue, MessageSecurityMode, NodeId, ReadValueId, Variant};
+use opcua::types::{
+    AttributeId, DataValue, MessageSecurityMode, NodeId, ReadValueId, StatusCode, Variant,
+};
 use perf_core::cli::{
     DistributionArgs, RateArgs, ReportArgs, RunArgs, duration, is_stdout, note, positive_count,
     run_main,
@@ -38,7 +40,7 @@ use super::{identity, no_runtime};
 use crate::certificate::{Identity, uri_of_this_host};
 use crate::endpoint::EndpointUrl;
 use crate::loopback::OwnServer;
-use crate::policy::{Policy, parse_mode};
+use crate::policy::{Mode, Policy};
 use crate::read_loop::{LoopError, ReadLoop, Row, TimeSource, default_node, type_name};
 use crate::stack::raw::RawSession;
 use crate::stack::session::CrateSession;
@@ -108,14 +110,19 @@ struct Args {
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = max_age)]
     max_age: f64,
 
-    /// The security policy: None, Basic256Sha256, Aes128_Sha256_RsaOaep,
-    /// Aes256_Sha256_RsaPss, or the old Basic128Rsa15 and Basic256
-    #[arg(long, value_name = "POLICY", default_value = "None")]
+    /// The security policy
+    #[arg(
+        long,
+        value_name = "POLICY",
+        value_enum,
+        ignore_case = true,
+        default_value = "None"
+    )]
     security_policy: Policy,
 
-    /// The security mode: Sign or SignAndEncrypt; None with the policy None
-    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
-    security_mode: Option<MessageSecurityMode>,
+    /// The security mode [default: the safest that goes with the policy]
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    security_mode: Option<Mode>,
 
     /// The client's certificate, in DER or PEM; without it a self-signed one is
     /// made when the policy needs it
@@ -250,12 +257,14 @@ struct Plan {
     load: perf_core::measure::Plan,
     row_every: NonZeroU64,
     timeout: Duration,
+    /// Whether someone asked for more than upstream's rows.
+    shows_percentiles: bool,
 }
 
 impl Args {
     fn plan(self) -> Result<Plan, Failure> {
         let Policy(policy) = self.security_policy;
-        let mode = mode(policy, self.security_mode)?;
+        let mode = mode(policy, self.security_mode.map(|Mode(mode)| mode))?;
         let rate = self.rate.rate;
         let limit = if self.reads.is_none() && self.run.duration.is_none() {
             RunLimit::Endless
@@ -302,6 +311,7 @@ impl Args {
             load,
             row_every: self.row_every,
             timeout: self.timeout,
+            shows_percentiles: self.report.wants_times(&self.distribution),
         })
     }
 }
@@ -380,13 +390,16 @@ pub fn client() -> ExitCode {
             None => Some(OwnServer::start(plan.policy).map_err(|error| Failure::run(&error))?),
         };
         // clap sees to it that there is one of the two.
-        let url = plan.url.as_ref().or(own.as_ref().map(OwnServer::url));
+        let url = plan
+            .url
+            .as_ref()
+            .or_else(|| own.as_ref().map(OwnServer::url));
         let url = url.cloned().ok_or_else(|| Failure::usage("no server"))?;
         let doubts = Doubts::before();
         let runtime = current_thread(Wait::Sleep).map_err(no_runtime)?;
         let (told, ended) = run_to_end(runtime, async {
             match Interrupt::install() {
-                Ok(interrupt) => Client::new(&plan, url, interrupt, quiet).run().await,
+                Ok(interrupt) => Box::pin(Client::new(&plan, url, interrupt, quiet).run()).await,
                 Err(error) => (Told::default(), Some(no_runtime(error).into())),
             }
         });
@@ -569,15 +582,15 @@ impl<'a> Client<'a> {
         let (chosen, unsecured) = self.step(discover(&target)).await?.map_err(unreachable)?;
         match plan.stack {
             StackKind::Raw => {
-                let open = RawSession::open(&target, &chosen, unsecured, read);
+                let open = Box::pin(RawSession::open(&target, &chosen, unsecured, read));
                 let session = self.step(open).await?.map_err(unreachable)?;
                 self.read(session).await
             }
             StackKind::AsyncOpcua => {
-                let open = async {
+                let open = Box::pin(async {
                     unsecured.close().await;
                     CrateSession::open(&target, &chosen, read).await
-                };
+                });
                 let session = self.step(open).await?.map_err(unreachable)?;
                 self.read(session).await
             }
@@ -715,7 +728,7 @@ impl<'a> Client<'a> {
         let cause = match self.step(session.read()).await? {
             Ok(values) => {
                 let failed = nodes.iter().zip(values).find_map(|(node, value)| {
-                    let status = value.status.filter(|status| status.is_bad())?;
+                    let status = value.status.filter(StatusCode::is_bad)?;
                     Some((node, status))
                 });
                 return match failed {
@@ -751,7 +764,7 @@ impl<'a> Client<'a> {
         Err(refused(what, cause.to_string(), hint).into())
     }
 
-    fn time_source(&self, values: &[DataValue]) -> Result<TimeSource, Error> {
+    fn time_source(&self, values: &[DataValue]) -> Result<TimeSource, Ended> {
         let node = self.plan.read.nodes.first().map(|node| &node.node_id);
         if node != Some(&default_node()) {
             return Ok(TimeSource::Client);
@@ -762,7 +775,8 @@ impl<'a> Client<'a> {
             value => Err(Error::Type {
                 node: default_node(),
                 got: type_name(value),
-            }),
+            }
+            .into()),
         }
     }
 
@@ -802,7 +816,9 @@ impl<'a> Client<'a> {
             if let Some(summary) = distribution(times.response()) {
                 note(TOOL, &round_trip_line(&summary));
                 outcome.round_trip_ns = Some(summary.into());
-                told.warnings.extend(few_samples(summary.samples));
+                if self.plan.shows_percentiles {
+                    told.warnings.extend(few_samples(summary.samples));
+                }
             }
             outcome.service_time_ns = times.service().and_then(distribution).map(Into::into);
             let clipped = times.response().clipped();

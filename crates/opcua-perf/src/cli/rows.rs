@@ -66,9 +66,8 @@ impl RowPrinter {
         } = self;
         // The thread is gone when stdout is.
         let _ = rows.send(None);
-        let written = match ended.recv_timeout(TIME_TO_TAKE) {
-            Ok(written) => written,
-            Err(_) => return Err(Failure::run(&CannotPrint(io::ErrorKind::TimedOut.into()))),
+        let Ok(written) = ended.recv_timeout(TIME_TO_TAKE) else {
+            return Err(Failure::run(&CannotPrint(io::ErrorKind::TimedOut.into())));
         };
         // It has nothing left to do.
         let _ = thread.join();

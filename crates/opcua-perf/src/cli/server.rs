@@ -27,11 +27,13 @@ struct Args {
     #[arg(long, value_name = "URL", default_value = "opc.tcp://0.0.0.0:4840")]
     listen: EndpointUrl,
 
-    /// What is offered: None, Basic256Sha256, Aes128_Sha256_RsaOaep,
-    /// Aes256_Sha256_RsaPss, and the old Basic128Rsa15 and Basic256
+    /// The security policies that are offered, with commas between them; each
+    /// but None in the modes Sign and `SignAndEncrypt`
     #[arg(
         long,
         value_name = "LIST",
+        value_enum,
+        ignore_case = true,
         value_delimiter = ',',
         default_value = "None"
     )]

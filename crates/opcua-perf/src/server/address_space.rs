@@ -113,7 +113,7 @@ impl Node {
 /// One reference, seen from the node that is browsed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reference<'a> {
-    pub(crate) reference_type: ReferenceTypeId,
+    pub(crate) kind: ReferenceTypeId,
     pub(crate) forward: bool,
     pub(crate) target: Key,
     /// Absent when the target is a type that is not in the table.
@@ -144,6 +144,7 @@ impl AddressSpace {
         table.folders();
         table.server(application_uri);
         table.status(&build, started);
+        table.build_info(&build);
         table.capabilities();
         table.measured();
         let nodes = table.nodes;
@@ -165,22 +166,22 @@ impl AddressSpace {
         &'a self,
         node: &'a Node,
     ) -> impl Iterator<Item = Reference<'a>> + 'a {
-        let up = node.parent.map(|(reference_type, target)| Reference {
-            reference_type,
+        let up = node.parent.map(|(kind, target)| Reference {
+            kind,
             forward: false,
             target,
             node: self.node(target),
         });
         let definition = node.type_definition().map(|target| Reference {
-            reference_type: ReferenceTypeId::HasTypeDefinition,
+            kind: ReferenceTypeId::HasTypeDefinition,
             forward: true,
             target,
             node: self.node(target),
         });
         let down = self.nodes.iter().filter_map(move |child| {
-            let (reference_type, parent) = child.parent?;
+            let (kind, parent) = child.parent?;
             (parent == node.key).then_some(Reference {
-                reference_type,
+                kind,
                 forward: true,
                 target: child.key,
                 node: Some(child),
@@ -216,8 +217,7 @@ impl AddressSpace {
             if !read.data_encoding.is_null() {
                 return Err(StatusCode::BadDataEncodingInvalid);
             }
-            return self
-                .attribute(node, attribute)
+            return attribute_of(node, attribute)
                 .ok_or(StatusCode::BadAttributeIdInvalid)?
                 .range_of_owned(&read.index_range);
         }
@@ -249,63 +249,58 @@ impl AddressSpace {
             shutdown_reason: LocalizedText::null(),
         }))
     }
+}
 
-    /// Any attribute but the value.
-    fn attribute(&self, node: &Node, attribute: AttributeId) -> Option<Variant> {
-        match attribute {
-            AttributeId::NodeId => return Some(Variant::from(node.key.to_node_id())),
-            AttributeId::NodeClass => return Some(Variant::Int32(node.class() as i32)),
-            AttributeId::BrowseName => return Some(Variant::from(node.browse_name())),
-            AttributeId::DisplayName => {
-                return Some(Variant::from(LocalizedText::new("", node.name)));
-            }
-            AttributeId::Description => {
-                return Some(Variant::from(LocalizedText::new("", description(node))));
-            }
-            AttributeId::WriteMask | AttributeId::UserWriteMask => {
-                return Some(Variant::UInt32(0));
-            }
-            _ => {}
+/// Any attribute but the value.
+fn attribute_of(node: &Node, attribute: AttributeId) -> Option<Variant> {
+    match attribute {
+        AttributeId::NodeId => return Some(Variant::from(node.key.to_node_id())),
+        AttributeId::NodeClass => return Some(Variant::Int32(node.class() as i32)),
+        AttributeId::BrowseName => return Some(Variant::from(node.browse_name())),
+        AttributeId::DisplayName => {
+            return Some(Variant::from(LocalizedText::new("", node.name)));
         }
-        match (&node.kind, attribute) {
-            (Kind::Object(_), AttributeId::EventNotifier) => Some(Variant::Byte(0)),
-            (
-                Kind::Variable { data_type, .. } | Kind::VariableType(data_type),
-                AttributeId::DataType,
-            ) => Some(Variant::from(NodeId::from(*data_type))),
-            (Kind::Variable { value, .. }, AttributeId::ValueRank) => {
-                Some(Variant::Int32(if is_array(value) { 1 } else { -1 }))
-            }
-            (Kind::Variable { value, .. }, AttributeId::ArrayDimensions) if is_array(value) => {
-                Some(Variant::from(vec![0_u32]))
-            }
-            (Kind::Variable { .. }, AttributeId::ArrayDimensions) => Some(Variant::Empty),
-            (Kind::Variable { .. }, AttributeId::AccessLevel | AttributeId::UserAccessLevel) => {
-                Some(Variant::Byte(READABLE))
-            }
-            (Kind::Variable { .. }, AttributeId::AccessLevelEx) => {
-                Some(Variant::UInt32(u32::from(READABLE)))
-            }
-            (Kind::Variable { .. }, AttributeId::MinimumSamplingInterval) => {
-                Some(Variant::Double(0.0))
-            }
-            (Kind::Variable { .. }, AttributeId::Historizing) => Some(Variant::Boolean(false)),
-            (Kind::VariableType(_), AttributeId::ValueRank) => Some(Variant::Int32(-2)),
-            (
-                Kind::ObjectType
-                | Kind::VariableType(_)
-                | Kind::ReferenceType { .. }
-                | Kind::DataType,
-                AttributeId::IsAbstract,
-            ) => Some(Variant::Boolean(ABSTRACT.contains(&node.key.1))),
-            (Kind::ReferenceType { inverse_name }, AttributeId::Symmetric) => {
-                Some(Variant::Boolean(inverse_name.is_empty()))
-            }
-            (Kind::ReferenceType { inverse_name }, AttributeId::InverseName) => {
-                Some(Variant::from(LocalizedText::new("", inverse_name)))
-            }
-            _ => None,
+        AttributeId::Description => {
+            return Some(Variant::from(LocalizedText::new("", description(node))));
         }
+        AttributeId::WriteMask | AttributeId::UserWriteMask => {
+            return Some(Variant::UInt32(0));
+        }
+        _ => {}
+    }
+    match (&node.kind, attribute) {
+        (Kind::Object(_), AttributeId::EventNotifier) => Some(Variant::Byte(0)),
+        (
+            Kind::Variable { data_type, .. } | Kind::VariableType(data_type),
+            AttributeId::DataType,
+        ) => Some(Variant::from(NodeId::from(*data_type))),
+        (Kind::Variable { value, .. }, AttributeId::ValueRank) => {
+            Some(Variant::Int32(if is_array(value) { 1 } else { -1 }))
+        }
+        (Kind::Variable { value, .. }, AttributeId::ArrayDimensions) if is_array(value) => {
+            Some(Variant::from(vec![0_u32]))
+        }
+        (Kind::Variable { .. }, AttributeId::ArrayDimensions) => Some(Variant::Empty),
+        (Kind::Variable { .. }, AttributeId::AccessLevel | AttributeId::UserAccessLevel) => {
+            Some(Variant::Byte(READABLE))
+        }
+        (Kind::Variable { .. }, AttributeId::AccessLevelEx) => {
+            Some(Variant::UInt32(u32::from(READABLE)))
+        }
+        (Kind::Variable { .. }, AttributeId::MinimumSamplingInterval) => Some(Variant::Double(0.0)),
+        (Kind::Variable { .. }, AttributeId::Historizing) => Some(Variant::Boolean(false)),
+        (Kind::VariableType(_), AttributeId::ValueRank) => Some(Variant::Int32(-2)),
+        (
+            Kind::ObjectType | Kind::VariableType(_) | Kind::ReferenceType { .. } | Kind::DataType,
+            AttributeId::IsAbstract,
+        ) => Some(Variant::Boolean(ABSTRACT.contains(&node.key.1))),
+        (Kind::ReferenceType { inverse_name }, AttributeId::Symmetric) => {
+            Some(Variant::Boolean(inverse_name.is_empty()))
+        }
+        (Kind::ReferenceType { inverse_name }, AttributeId::InverseName) => {
+            Some(Variant::from(LocalizedText::new("", inverse_name)))
+        }
+        _ => None,
     }
 }
 
@@ -483,9 +478,7 @@ impl Table {
         use VariableId as V;
         let server = ObjectId::Server as u32;
         let status = V::Server_ServerStatus as u32;
-        let info = V::Server_ServerStatus_BuildInfo as u32;
         let fixed = |value: Variant| Value::Fixed(value);
-        let text = |text: &UAString| Value::Fixed(Variant::from(text.clone()));
         for (parent, id, name, data_type, value) in [
             (
                 server,
@@ -522,6 +515,32 @@ impl Table {
                 D::BuildInfo,
                 fixed(Variant::from(ExtensionObject::new(build.clone()))),
             ),
+            (
+                status,
+                V::Server_ServerStatus_SecondsTillShutdown,
+                "SecondsTillShutdown",
+                D::UInt32,
+                fixed(Variant::UInt32(0)),
+            ),
+            (
+                status,
+                V::Server_ServerStatus_ShutdownReason,
+                "ShutdownReason",
+                D::LocalizedText,
+                fixed(Variant::from(LocalizedText::null())),
+            ),
+        ] {
+            self.component(parent, id, name, data_type, value);
+        }
+    }
+
+    fn build_info(&mut self, build: &BuildInfo) {
+        use DataTypeId as D;
+        use VariableId as V;
+        let info = V::Server_ServerStatus_BuildInfo as u32;
+        let fixed = |value: Variant| Value::Fixed(value);
+        let text = |text: &UAString| Value::Fixed(Variant::from(text.clone()));
+        for (parent, id, name, data_type, value) in [
             (
                 info,
                 V::Server_ServerStatus_BuildInfo_ProductUri,
@@ -563,20 +582,6 @@ impl Table {
                 "BuildDate",
                 D::UtcTime,
                 fixed(Variant::from(build.build_date)),
-            ),
-            (
-                status,
-                V::Server_ServerStatus_SecondsTillShutdown,
-                "SecondsTillShutdown",
-                D::UInt32,
-                fixed(Variant::UInt32(0)),
-            ),
-            (
-                status,
-                V::Server_ServerStatus_ShutdownReason,
-                "ShutdownReason",
-                D::LocalizedText,
-                fixed(Variant::from(LocalizedText::null())),
             ),
         ] {
             self.component(parent, id, name, data_type, value);

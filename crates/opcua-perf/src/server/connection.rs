@@ -99,7 +99,7 @@ impl Connection {
         let end = self.exchange(&mut stream, stop).await;
         let now = self.shared.clock.now();
         for session in self.services.sessions() {
-            self.shared.sessions.orphan(session, self.channel.id(), now);
+            session.orphan(self.channel.id(), now);
         }
         match end {
             End::Closed => self.shared.log(format_args!("connection {number} closed")),
@@ -213,7 +213,7 @@ impl Connection {
         services.answer(shared, channel, request.body, now, body)?;
         match channel.seal(FrameKind::Message, request.request_id, body, out) {
             Err(error) if error.status == StatusCode::BadResponseTooLarge => {
-                services.refuse_response(shared, request.body, error.status, body)?;
+                Services::refuse_response(shared, request.body, error.status, body)?;
                 channel.seal(FrameKind::Message, request.request_id, body, out)
             }
             sealed => sealed,

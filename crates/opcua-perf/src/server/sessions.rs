@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// How a session's timeout is bounded.
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// One session.
 #[derive(Debug)]
@@ -86,6 +86,18 @@ impl Session {
         self.active.store(true, Ordering::Relaxed);
         self.channel.store(channel, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The secure channel is gone: what it used waits for another, or for the
+    /// end of its grace.
+    pub(crate) fn orphan(&self, channel: u32, now: Timestamp) {
+        let bound = self
+            .channel
+            .compare_exchange(channel, 0, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if bound {
+            self.last_seen.store(now.as_nanos(), Ordering::Relaxed);
+        }
     }
 
     fn is_over(&self, now: Timestamp) -> bool {
@@ -174,18 +186,6 @@ impl Sessions {
         let removed = self.open.lock().remove(&session.token);
         session.closed.store(true, Ordering::Relaxed);
         removed.is_some()
-    }
-
-    /// The secure channel is gone: what it used waits for another, or for the
-    /// end of its grace.
-    pub(crate) fn orphan(&self, session: &Session, channel: u32, now: Timestamp) {
-        let bound = session
-            .channel
-            .compare_exchange(channel, 0, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
-        if bound {
-            session.last_seen.store(now.as_nanos(), Ordering::Relaxed);
-        }
     }
 
     /// Closes the sessions whose time is over, and gives them.
@@ -301,7 +301,7 @@ mod tests {
     fn an_orphan_ends_after_its_grace() {
         let sessions = Sessions::new(2);
         let session = sessions.create(wanted(1), at(0)).unwrap();
-        sessions.orphan(&session, 1, at(5));
+        session.orphan(1, at(5));
         assert!(sessions.expire(at(14)).is_empty());
         assert_eq!(sessions.expire(at(15)).len(), 1);
         assert!(sessions.is_empty());
@@ -317,7 +317,7 @@ mod tests {
         assert!(session.activate("bob", 2).is_err());
         session.activate("alice", 2).unwrap();
         session.touch(2, at(1)).unwrap();
-        sessions.orphan(&session, 1, at(2));
+        session.orphan(1, at(2));
         session.touch(2, at(3)).unwrap();
     }
 

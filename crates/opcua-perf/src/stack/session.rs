@@ -119,10 +119,8 @@ fn pki(identity: Option<&Identity>) -> Result<TempDir, StackError> {
     let folder = tempfile::Builder::new().prefix("opcua-perf-").tempdir()?;
     if let Some(identity) = identity {
         let key = identity
-            .key()
-            .to_der()
-            .and_then(|der| Ok(der.to_pem("PRIVATE KEY", Default::default())?))
-            .map_err(|error| StackError::Setup(error.to_string()))?;
+            .key_pem()
+            .ok_or_else(|| StackError::Setup("the private key has no PEM form".to_owned()))?;
         fs::write(folder.path().join(CERTIFICATE), identity.der())?;
         fs::write(folder.path().join(KEY), key.as_bytes())?;
     }

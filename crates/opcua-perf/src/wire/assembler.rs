@@ -43,7 +43,9 @@ impl Assembler {
         chunk: Opened<'a>,
     ) -> Result<Option<Assembled<'a>>, ProtocolError> {
         let Opened {
-            request_id, body, ..
+            chunk,
+            request_id,
+            body,
         } = chunk;
         if self.chunks > 0 && request_id != self.request_id {
             return Err(ProtocolError::new(
@@ -51,7 +53,7 @@ impl Assembler {
                 "the chunks of two messages are mixed",
             ));
         }
-        if chunk.chunk == ChunkKind::Abort {
+        if chunk == ChunkKind::Abort {
             self.chunks = 0;
             return Ok(Some(Assembled {
                 request_id,
@@ -69,7 +71,7 @@ impl Assembler {
                 ),
             ));
         }
-        let whole = chunk.chunk == ChunkKind::Final;
+        let whole = chunk == ChunkKind::Final;
         if self.chunks == 0 && whole {
             return Ok(Some(Assembled {
                 request_id,

@@ -38,7 +38,7 @@ pub(crate) enum Role {
 }
 
 /// A chunk that was checked and decrypted.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Opened<'f> {
     pub(crate) chunk: ChunkKind,
     pub(crate) request_id: u32,
@@ -169,7 +169,7 @@ impl SecureChannel {
         self.mode
     }
 
-    /// The mode that the client asked for in its OpenSecureChannel.
+    /// The mode that the client asked for in its `OpenSecureChannel`.
     pub(crate) const fn set_mode(&mut self, mode: MessageSecurityMode) {
         self.mode = mode;
     }
@@ -187,7 +187,7 @@ impl SecureChannel {
         self.peer_limits = limits;
     }
 
-    /// A nonce for an OpenSecureChannel: as long as the policy wants, none
+    /// A nonce for an `OpenSecureChannel`: as long as the policy wants, none
     /// under the policy None.
     pub(crate) fn make_nonce(&self) -> Vec<u8> {
         let mut nonce = match self.policy {
@@ -555,7 +555,7 @@ impl SecureChannel {
         Ok(())
     }
 
-    /// An OpenSecureChannel is one chunk, and signed and encrypted even in the
+    /// An `OpenSecureChannel` is one chunk, and signed and encrypted even in the
     /// mode Sign (Part 6, 6.7.4).
     fn seal_asymmetric(
         &mut self,
@@ -688,7 +688,7 @@ fn take_bytes(bytes: &[u8]) -> Result<(&[u8], &[u8]), ProtocolError> {
     rest.split_at_checked(length).ok_or_else(broken)
 }
 
-/// What stands in the clear before an OpenSecureChannel (Part 6, 6.7.2.3).
+/// What stands in the clear before an `OpenSecureChannel` (Part 6, 6.7.2.3).
 struct AsymmetricHeader<'f> {
     channel: u32,
     policy: SecurityPolicy,
@@ -734,7 +734,7 @@ mod tests {
 
     use opcua::core::comms::message_chunk::MessageChunk;
     use opcua::core::comms::secure_channel::{Role as TheirRole, SecureChannel as TheirChannel};
-    use opcua::crypto::CertificateStore;
+    use opcua::crypto::{CertificateStore, PrivateKey};
     use opcua::sync::RwLock;
     use opcua::types::{ChannelSecurityToken, DateTime};
     use proptest::prelude::*;
@@ -1084,15 +1084,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Arc::new(RwLock::new(CertificateStore::new(folder.path())));
         let mut channel = TheirChannel::new(store, TheirRole::Server, Arc::default());
-        let own = opcua::crypto::PrivateKey::from_pem(
-            bob()
-                .key()
-                .to_der()
-                .unwrap()
-                .to_pem("PRIVATE KEY", Default::default())
-                .unwrap()
-                .as_bytes(),
-        );
+        let own = PrivateKey::from_pem(bob().key_pem().unwrap().as_bytes());
         channel.set_cert(Some(bob().x509().clone()));
         channel.set_private_key(Some(own.unwrap()));
         channel.set_remote_cert(Some(alice().x509().clone()));

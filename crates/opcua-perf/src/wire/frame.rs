@@ -213,9 +213,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn header(text: &[u8; 4], size: u32) -> [u8; HEADER] {
+    fn header(text: [u8; 4], size: u32) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
-        bytes[..4].copy_from_slice(text);
+        bytes[..4].copy_from_slice(&text);
         bytes[4..].copy_from_slice(&size.to_le_bytes());
         bytes
     }
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn headers_are_read() {
-        let parsed = FrameHeader::parse(header(b"MSGC", 100), 8192).unwrap();
+        let parsed = FrameHeader::parse(header(*b"MSGC", 100), 8192).unwrap();
         assert_eq!(
             parsed,
             FrameHeader {
@@ -244,11 +244,14 @@ mod tests {
     fn what_is_no_header_is_refused() {
         for (bytes, status) in [
             (*b"GET / HT", StatusCode::BadTcpMessageTypeInvalid),
-            (header(b"MSGX", 100), StatusCode::BadTcpMessageTypeInvalid),
-            (header(b"OPNC", 100), StatusCode::BadTcpMessageTypeInvalid),
-            (header(b"HELF", 7), StatusCode::BadTcpMessageTypeInvalid),
-            (header(b"MSGF", 8193), StatusCode::BadTcpMessageTooLarge),
-            (header(b"MSGF", u32::MAX), StatusCode::BadTcpMessageTooLarge),
+            (header(*b"MSGX", 100), StatusCode::BadTcpMessageTypeInvalid),
+            (header(*b"OPNC", 100), StatusCode::BadTcpMessageTypeInvalid),
+            (header(*b"HELF", 7), StatusCode::BadTcpMessageTypeInvalid),
+            (header(*b"MSGF", 8193), StatusCode::BadTcpMessageTooLarge),
+            (
+                header(*b"MSGF", u32::MAX),
+                StatusCode::BadTcpMessageTooLarge,
+            ),
         ] {
             assert_eq!(FrameHeader::parse(bytes, 8192).unwrap_err().status, status);
         }
@@ -257,7 +260,7 @@ mod tests {
     #[test]
     fn a_long_announcement_alone_takes_no_memory_beyond_the_limit() {
         let mut reader = FrameReader::new(65_536);
-        let mut stream = &header(b"MSGF", 60_000)[..];
+        let mut stream = &header(*b"MSGF", 60_000)[..];
         block_on(async {
             reader.fill(&mut stream).await.unwrap();
             reader.fill(&mut stream).await.unwrap();
@@ -270,7 +273,7 @@ mod tests {
         fn any_eight_bytes_are_read_or_refused(bytes: [u8; HEADER], limit in 0usize..100_000) {
             if let Ok(header) = FrameHeader::parse(bytes, limit) {
                 prop_assert!(header.size <= limit && header.size >= HEADER);
-                prop_assert_eq!(header.kind.letters().as_slice(), &bytes[..3]);
+                prop_assert_eq!(&header.kind.letters(), &bytes[..3]);
                 prop_assert_eq!(header.chunk.letter(), bytes[3]);
             }
         }
@@ -283,7 +286,7 @@ mod tests {
             let mut bytes = Vec::new();
             for (i, size) in sizes.iter().enumerate() {
                 let total = u32::try_from(size + HEADER).unwrap();
-                bytes.extend(header(b"MSGF", total));
+                bytes.extend(header(*b"MSGF", total));
                 bytes.extend(std::iter::repeat_n(u8::try_from(i).unwrap(), *size));
             }
             let mut reader = FrameReader::new(65_536);

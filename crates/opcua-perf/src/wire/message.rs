@@ -1,5 +1,5 @@
 //! The messages inside the frames: the Connection Protocol's own, and the
-//! services' (Part 6, 5.2.9: the type's NodeId, then the structure).
+//! services' (Part 6, 5.2.9: the type's `NodeId`, then the structure).
 
 use opcua::core::comms::tcp_types::{AcknowledgeMessage, ErrorMessage, HelloMessage};
 use opcua::types::{

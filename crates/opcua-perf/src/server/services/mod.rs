@@ -145,7 +145,6 @@ impl Services {
     /// Replaces `reply` with a fault for a request whose response cannot be
     /// sent.
     pub(crate) fn refuse_response(
-        &self,
         shared: &Shared,
         mut body: &[u8],
         status: StatusCode,

@@ -11,7 +11,7 @@ use opcua::types::{
 };
 
 use super::{Call, Refusal, Refuse, Services, within_limits};
-use crate::server::address_space::{AddressSpace, Key, Reference};
+use crate::server::address_space::{AddressSpace, Key, Node, Reference};
 
 impl Services {
     pub(super) fn browse(&mut self, call: &mut Call<'_>) -> Result<(), Refusal> {
@@ -209,10 +209,10 @@ impl Page {
             Direction::Both => true,
         };
         let wanted = Key::new(self.reference_type);
-        let own = Key::new((0, reference.reference_type as u32));
+        let own = Key::new((0, reference.kind as u32));
         let reference_type = self.reference_type == (0, 0)
             || wanted == own
-            || (self.subtypes && space.is_subtype(reference.reference_type, wanted));
+            || (self.subtypes && space.is_subtype(reference.kind, wanted));
         let class = self.class_mask == 0
             || reference
                 .node
@@ -225,7 +225,7 @@ impl Page {
         let node = reference.node;
         ReferenceDescription {
             reference_type_id: if wanted(BrowseDescriptionResultMask::RESULT_MASK_REFERENCE_TYPE) {
-                NodeId::from(reference.reference_type)
+                NodeId::from(reference.kind)
             } else {
                 NodeId::null()
             },
@@ -234,7 +234,7 @@ impl Page {
             node_id: ExpandedNodeId::from(reference.target.to_node_id()),
             browse_name: node
                 .filter(|_| wanted(BrowseDescriptionResultMask::RESULT_MASK_BROWSE_NAME))
-                .map_or_else(QualifiedName::null, |node| node.browse_name()),
+                .map_or_else(QualifiedName::null, Node::browse_name),
             display_name: node
                 .filter(|_| wanted(BrowseDescriptionResultMask::RESULT_MASK_DISPLAY_NAME))
                 .map_or_else(LocalizedText::null, |node| {
@@ -242,10 +242,10 @@ impl Page {
                 }),
             node_class: node
                 .filter(|_| wanted(BrowseDescriptionResultMask::RESULT_MASK_NODE_CLASS))
-                .map_or(NodeClass::Unspecified, |node| node.class()),
+                .map_or(NodeClass::Unspecified, Node::class),
             type_definition: node
                 .filter(|_| wanted(BrowseDescriptionResultMask::RESULT_MASK_TYPE_DEFINITION))
-                .and_then(|node| node.type_definition())
+                .and_then(Node::type_definition)
                 .map_or_else(ExpandedNodeId::null, |key| {
                     ExpandedNodeId::from(key.to_node_id())
                 }),
@@ -333,9 +333,8 @@ fn translate(space: &AddressSpace, path: &BrowsePath) -> Result<Key, StatusCode>
             .filter(|reference| reference.forward != element.is_inverse)
             .filter(|reference| {
                 any_type
-                    || wanted == Key::new((0, reference.reference_type as u32))
-                    || (element.include_subtypes
-                        && space.is_subtype(reference.reference_type, wanted))
+                    || wanted == Key::new((0, reference.kind as u32))
+                    || (element.include_subtypes && space.is_subtype(reference.kind, wanted))
             })
             .filter_map(|reference| reference.node)
             .find(|node| node.browse_name() == element.target_name)

@@ -1,11 +1,9 @@
 //! The two programs with each other: what is printed, and how they end.
 
-mod common;
-
 use std::fs;
 use std::process::Stdio;
 
-use common::{Ended, Running, TestServer, client_program, run_client};
+use crate::common::{Ended, Running, TestServer, client_program, run_client};
 use opcua_perf::read_speed_text::HEADER;
 
 /// The four numbers of a row: reads/s, mean, min and max in nanoseconds.

@@ -1,13 +1,11 @@
 //! What goes wrong: each as one line that says what was tried, what happened
 //! and what to do, and the right exit code.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use common::{Ended, TestServer, run_client};
+use crate::common::{Ended, TestServer, run_client};
 
 fn assert_fails(ended: &Ended, code: i32, parts: &[&str]) {
     assert_eq!(ended.code(), code, "{}", ended.stderr);
@@ -232,9 +230,9 @@ fn files_that_are_not_there() {
 #[test]
 fn an_address_in_use() {
     let server = TestServer::start(&[]);
-    let mut command = common::server_program();
+    let mut command = crate::common::server_program();
     command.args(["--listen", &server.url]);
-    let ended = common::Running::start(command).end();
+    let ended = crate::common::Running::start(command).end();
     assert_fails(&ended, 1, &["cannot listen on", &server.url, "in use"]);
 }
 
@@ -250,8 +248,8 @@ fn a_wrong_command_line_of_the_server() {
         (&["--certificate", "c.der"], "--private-key"),
         (&["here"], "unexpected argument"),
     ] {
-        let mut command = common::server_program();
+        let mut command = crate::common::server_program();
         command.args(args);
-        assert_fails(&common::Running::start(command).end(), 2, &[part]);
+        assert_fails(&crate::common::Running::start(command).end(), 2, &[part]);
     }
 }

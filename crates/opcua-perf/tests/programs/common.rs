@@ -1,28 +1,48 @@
 //! The real programs, started by tests: on free ports, with bounds on every
 //! wait, and gone when the test is.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+
+use perf_core::clock::{Clock, MonotonicClock};
 
 /// Far more than anything here takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
-pub fn server_program() -> Command {
+/// A bound on a wait.
+pub(crate) struct Deadline(MonotonicClock);
+
+impl Deadline {
+    pub(crate) fn new() -> Self {
+        Self(MonotonicClock::new())
+    }
+
+    /// How long it has been waited for.
+    pub(crate) fn waited(&self) -> Duration {
+        Duration::from_nanos(self.0.now().as_nanos())
+    }
+
+    /// How long there is left; `None` when the time is over.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        PATIENCE.checked_sub(self.waited())
+    }
+}
+
+pub(crate) fn server_program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_opcua-perf-server"))
 }
 
-pub fn client_program() -> Command {
+pub(crate) fn client_program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_opcua-perf-client"))
 }
 
 /// A program that runs; killed when this is dropped.
-pub struct Running {
-    pub child: Child,
+pub(crate) struct Running {
+    pub(crate) child: Child,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
     seen: Arc<Mutex<String>>,
@@ -30,19 +50,19 @@ pub struct Running {
 }
 
 /// What a program left behind.
-pub struct Ended {
-    pub status: ExitStatus,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ended {
-    pub fn code(&self) -> i32 {
+    pub(crate) fn code(&self) -> i32 {
         self.status.code().unwrap_or(-1)
     }
 
     /// The error, which is the last line on stderr.
-    pub fn error(&self) -> &str {
+    pub(crate) fn error(&self) -> &str {
         self.stderr.lines().last().unwrap_or_default()
     }
 }
@@ -68,7 +88,7 @@ fn lines(
 }
 
 impl Running {
-    pub fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -88,7 +108,7 @@ impl Running {
     }
 
     /// Waits for a line on stderr that holds `part`.
-    pub fn stderr_line(&self, part: &str) -> String {
+    pub(crate) fn stderr_line(&self, part: &str) -> String {
         find(&self.stderr, part).unwrap_or_else(|| {
             panic!(
                 "no line with {part:?} on stderr:\n{}",
@@ -98,7 +118,7 @@ impl Running {
     }
 
     /// Waits for a line on stdout that holds `part`.
-    pub fn stdout_line(&self, part: &str) -> String {
+    pub(crate) fn stdout_line(&self, part: &str) -> String {
         find(&self.stdout, part).unwrap_or_else(|| {
             panic!(
                 "no line with {part:?} on stdout; stderr:\n{}",
@@ -108,14 +128,14 @@ impl Running {
     }
 
     /// Waits for the end.
-    pub fn end(mut self) -> Ended {
-        let deadline = SystemTime::now() + PATIENCE;
+    pub(crate) fn end(mut self) -> Ended {
+        let deadline = Deadline::new();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
             assert!(
-                SystemTime::now() < deadline,
+                deadline.left().is_some(),
                 "it does not end; stderr:\n{}",
                 self.seen.lock().unwrap()
             );
@@ -134,7 +154,7 @@ impl Running {
 
     /// Sends a signal, by its name.
     #[cfg(unix)]
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill")
             .arg(format!("-{name}"))
             .arg(self.child.id().to_string())
@@ -143,7 +163,7 @@ impl Running {
         assert!(status.success());
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
     }
 }
@@ -157,10 +177,9 @@ impl Drop for Running {
 }
 
 fn find(lines: &Receiver<String>, part: &str) -> Option<String> {
-    let deadline = SystemTime::now() + PATIENCE;
+    let deadline = Deadline::new();
     loop {
-        let left = deadline.duration_since(SystemTime::now()).ok()?;
-        let line = lines.recv_timeout(left).ok()?;
+        let line = lines.recv_timeout(deadline.left()?).ok()?;
         if line.contains(part) {
             return Some(line);
         }
@@ -168,13 +187,13 @@ fn find(lines: &Receiver<String>, part: &str) -> Option<String> {
 }
 
 /// A server on a free port.
-pub struct TestServer {
-    pub program: Running,
-    pub url: String,
+pub(crate) struct TestServer {
+    pub(crate) program: Running,
+    pub(crate) url: String,
 }
 
 impl TestServer {
-    pub fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let mut command = server_program();
         command
             .args(["--listen", "opc.tcp://127.0.0.1:0"])
@@ -185,26 +204,26 @@ impl TestServer {
         Self { program, url }
     }
 
-    pub fn client(&self, args: &[&str]) -> Running {
+    pub(crate) fn client(&self, args: &[&str]) -> Running {
         let mut command = client_program();
         command.arg(&self.url).args(args);
         Running::start(command)
     }
 
     /// Runs a client to its end.
-    pub fn run(&self, args: &[&str]) -> Ended {
+    pub(crate) fn run(&self, args: &[&str]) -> Ended {
         self.client(args).end()
     }
 
     /// Whether a client can still read.
-    pub fn assert_serves(&self) {
+    pub(crate) fn assert_serves(&self) {
         let ended = self.run(&["--reads", "10"]);
         assert_eq!(ended.code(), 0, "{}", ended.stderr);
     }
 }
 
 /// Runs a client against a URL.
-pub fn run_client(args: &[&str]) -> Ended {
+pub(crate) fn run_client(args: &[&str]) -> Ended {
     let mut command = client_program();
     command.args(args);
     Running::start(command).end()
