@@ -36,7 +36,8 @@ const FLUSH: usize = 65_536;
 /// A buffer that grew beyond this for one large response is made smaller.
 const KEEP: usize = 262_144;
 
-const SHORTEST_LIFETIME: u32 = 10_000;
+/// How a security token's lifetime is bounded, in milliseconds.
+const SHORTEST_LIFETIME: u32 = 1_000;
 const LONGEST_LIFETIME: u32 = 3_600_000;
 
 /// The server's end of one connection.

@@ -245,14 +245,14 @@ impl Server {
         if let Some(spinner) = spinner {
             spinner.abort();
         }
-        for session in shared.sessions.close_all() {
-            shared.log(format_args!("session {:?} closed", session.name));
-        }
         for (_, open) in shared.connections.lock().drain() {
             // One that is gone needs no telling.
             let _ = open.stop.send(StatusCode::BadServerHalted);
         }
         let _ = tokio::time::timeout(TIME_TO_END, connections.join_all()).await;
+        for session in shared.sessions.close_all() {
+            shared.log(format_args!("session {:?} closed", session.name));
+        }
         shared.log(format_args!("stopped"));
     }
 }

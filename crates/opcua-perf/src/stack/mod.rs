@@ -276,7 +276,72 @@ impl CallError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use opcua::sync::Mutex;
+    use perf_core::clock::{Clock, MonotonicClock};
+
+    use super::raw::RawSession;
+    use super::session::CrateSession;
     use super::*;
+    use crate::read_loop::default_node;
+    use crate::server::{Server, ServerConfig};
+
+    /// Reads for 1.5 s with tokens that live 1 s.
+    async fn read_over_a_renewal(mut session: impl ReadSession) {
+        let clock = MonotonicClock::new();
+        while Duration::from_nanos(clock.now().as_nanos()) < Duration::from_millis(1500) {
+            let values = session.read().await.unwrap();
+            assert!(matches!(values[0].value, Some(Variant::UInt64(_))));
+        }
+        session.close().await;
+    }
+
+    #[tokio::test]
+    async fn tokens_are_renewed_in_the_middle_of_a_run() {
+        let seen = Arc::new(Mutex::new(String::new()));
+        let log = Arc::clone(&seen);
+        let server = Server::bind(ServerConfig {
+            listen: "opc.tcp://127.0.0.1:0".parse().unwrap(),
+            policies: vec![SecurityPolicy::Basic256Sha256],
+            identity: None,
+            users: None,
+            max_sessions: 2,
+            spin: false,
+            log: Arc::new(move |line| *log.lock() += &format!("{line}\n")),
+        })
+        .await
+        .unwrap();
+        let target = Target {
+            url: server.url().clone(),
+            policy: SecurityPolicy::Basic256Sha256,
+            mode: MessageSecurityMode::SignAndEncrypt,
+            identity: Some(crate::certificate::tests::alice()),
+            login: Login::Anonymous,
+            token_lifetime: 1000,
+            log: &|_| (),
+        };
+        let plan = ReadPlan {
+            nodes: vec![ReadValueId {
+                node_id: default_node(),
+                attribute_id: AttributeId::Value as u32,
+                ..ReadValueId::default()
+            }],
+            max_age: 0.0,
+        };
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let running = tokio::spawn(server.run(async { drop(stopped.await) }));
+        let (chosen, unsecured) = discover(&target).await.unwrap();
+        let open = RawSession::open(&target, &chosen, unsecured, plan.clone());
+        read_over_a_renewal(Box::pin(open).await.unwrap()).await;
+        assert!(seen.lock().contains("secure channel 2 renewed"));
+        let open = CrateSession::open(&target, &chosen, plan);
+        read_over_a_renewal(Box::pin(open).await.unwrap()).await;
+        assert!(seen.lock().contains("secure channel 3 renewed"));
+        stop.send(()).unwrap();
+        running.await.unwrap();
+        assert!(seen.lock().ends_with("stopped\n"));
+    }
 
     #[test]
     fn the_version_is_that_of_the_lock_file() {

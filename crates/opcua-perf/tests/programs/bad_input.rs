@@ -63,7 +63,7 @@ fn a_wrong_command_line_is_refused() {
             "from 1 to 100000",
         ),
         (&["--loopback", "--node", "42"], "expected a node id"),
-        (&["--loopback", "--max-age", "-1"], "0 or more"),
+        (&["--loopback", "--max-age=-1"], "0 or more"),
         (
             &["--loopback", "--security-policy", "Basic512"],
             "Basic256Sha256",

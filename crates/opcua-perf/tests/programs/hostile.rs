@@ -187,7 +187,12 @@ fn peers_cannot_make_the_server_grow() {
     let server = TestServer::start(&[]);
     let announced = [
         hello(65_536, "opc.tcp://h:1"),
-        [b"OPNF".as_slice(), &65_536_u32.to_le_bytes(), &vec![0; 60_000]].concat(),
+        [
+            b"OPNF".as_slice(),
+            &65_536_u32.to_le_bytes(),
+            &vec![0; 60_000],
+        ]
+        .concat(),
     ]
     .concat();
     let open: Vec<_> = (0..100)

@@ -185,7 +185,7 @@ fn the_report_is_one_document() {
     assert_eq!(report["settings"]["max_age_ms"], 5.0);
     assert_eq!(report["settings"]["security_policy"], "None");
 
-    let ended = server.run(&["--node", "i=1", "--json"]);
+    let ended = server.run(&["--node", "i=99999", "--json"]);
     assert_eq!(ended.code(), 1);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(report["stop"], "failed");
