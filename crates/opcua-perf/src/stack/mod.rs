@@ -308,7 +308,11 @@ mod tests {
             users: None,
             max_sessions: 2,
             spin: false,
-            log: Arc::new(move |line| *log.lock() += &format!("{line}\n")),
+            log: Arc::new(move |line| {
+                let mut log = log.lock();
+                log.push_str(&line.to_string());
+                log.push('\n');
+            }),
         })
         .await
         .unwrap();
