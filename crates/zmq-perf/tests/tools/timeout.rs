@@ -161,11 +161,13 @@ fn a_peer_that_is_stopped(stack: Stack) {
     use super::support::Signal;
     // So large that what the system holds is soon read.
     const SIZE: &str = "4096";
+    // Both ends must have started within it, however busy the machine is.
+    const PATIENT: &str = "--timeout=3s";
 
     for kind in Kind::BOTH {
-        let mut local = stack.start(kind.local(), &["tcp://127.0.0.1:*", SIZE, ENDLESS, SHORT]);
+        let mut local = stack.start(kind.local(), &["tcp://127.0.0.1:*", SIZE, ENDLESS, PATIENT]);
         let endpoint = local.bound();
-        let remote = stack.start(kind.remote(), &[&endpoint, SIZE, ENDLESS, SHORT]);
+        let remote = stack.start(kind.remote(), &[&endpoint, SIZE, ENDLESS, PATIENT]);
         local.works();
         remote.works();
         let (measuring, other) = match kind {

@@ -269,7 +269,7 @@ impl Tool {
     /// Waits until it is in the middle of its run: it has worked for longer
     /// than the start and the wait for a peer take.
     pub(crate) fn works(&self) {
-        const TICKS: u64 = 6; // of 10 ms
+        const TICKS: u64 = 40; // of 10 ms
         eventually(&format!("work of {}", self.name), || {
             let stat = self.proc("stat");
             // Behind the name, which may hold blanks, the first field is the third.
