@@ -1,6 +1,6 @@
 //! The read, over and over: what is done, and what is kept of it.
 //!
-//! [`ReadLoop`] is the operation. It judges each response; a read that failed
+//! `ReadLoop` is the operation. It judges each response; a read that failed
 //! is counted by its `StatusCode`, and is in no time and no row.
 
 use std::collections::BTreeMap;

@@ -4,8 +4,8 @@
 //! The server of async-opcua is not used. Under the policy None it answers
 //! `ActivateSession` with a null nonce, which open62541 1.5's client refuses;
 //! its namespace 1 belongs to its own diagnostics; and a request crosses
-//! several queues and tasks. This one is a loop on a socket: [`connection`]
-//! cuts, checks and decrypts with [`crate::wire`], [`services`] answers.
+//! several queues and tasks. This one is a loop on a socket: `connection`
+//! cuts, checks and decrypts with `wire`, `services` answers.
 //!
 //! Every wait on a client is bounded and so is what it can make the server
 //! keep: connections, sessions, bytes of a message, elements of an array.

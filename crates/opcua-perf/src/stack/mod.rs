@@ -1,8 +1,8 @@
 //! The stacks that carry a read, one file each; nothing else names what is in
 //! them.
 //!
-//! [`raw`] is a request loop on a socket, [`session`] the Session of
-//! async-opcua. Both are handed an endpoint that [`discovery`] chose.
+//! `raw` is a request loop on a socket, `session` the Session of
+//! async-opcua. Both are handed an endpoint that `discovery` chose.
 
 mod discovery;
 mod exchange;
