@@ -171,7 +171,7 @@ pub struct DistributionArgs {
     /// Print min, p50, p90, p99, p99.9, p99.99, max, mean and stddev on stderr
     #[arg(long)]
     pub percentiles: bool,
-    /// Write HdrHistogram's percentile table to FILE, for its plotter [us]
+    /// Write HdrHistogram's percentile table to FILE, for its plotter in microseconds
     #[arg(long, value_name = "FILE")]
     pub hgrm: Option<PathBuf>,
 }
