@@ -106,9 +106,9 @@ impl Decoder {
             self.start = 0;
             self.end = held;
         }
-        if needed > self.buffer.len() {
-            // Doubling, and not what the peer claims at once: it gets memory
-            // only for what it really sends.
+        if needed > self.buffer.len() && held >= self.buffer.len() / 2 {
+            // Doubling what is half full, and not what the peer claims at once:
+            // it gets memory only for what it really sends.
             let len = (needed + self.capacity).min(2 * self.buffer.len());
             self.buffer.resize(len, 0);
         }
