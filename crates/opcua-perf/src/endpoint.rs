@@ -56,6 +56,20 @@ impl EndpointUrl {
         }
     }
 
+    /// Whether it can only be on this host.
+    #[must_use]
+    pub fn is_on_this_host(&self) -> bool {
+        match &self.host {
+            Host::Ipv6(address) => address.is_loopback(),
+            Host::Name(name) => {
+                name == "localhost"
+                    || name
+                        .parse::<std::net::Ipv4Addr>()
+                        .is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
+
     /// The port; [`DEFAULT_PORT`] when the URL names none.
     #[must_use]
     pub const fn port(&self) -> u16 {

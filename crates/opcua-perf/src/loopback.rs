@@ -7,6 +7,8 @@ use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
 use opcua::crypto::SecurityPolicy;
+use perf_core::cli::CpuArgs;
+use perf_core::exit::Failure;
 use perf_core::runtime::{Wait, current_thread, run_to_end};
 use tokio::sync::oneshot;
 
@@ -29,13 +31,25 @@ pub(crate) enum LoopbackError {
     Server(#[from] ServerError),
     #[error(transparent)]
     Url(#[from] UrlError),
+    #[error("{0}")]
+    Cpu(Failure),
     #[error("the server's thread ended early")]
     Ended,
 }
 
 impl OwnServer {
     /// Starts a server that offers `policy`, and waits until it listens.
-    pub(crate) fn start(policy: SecurityPolicy) -> Result<Self, LoopbackError> {
+    ///
+    /// # Errors
+    /// When the server cannot be started, or not on the CPU that is asked for.
+    pub(crate) fn start(policy: SecurityPolicy, cpu: CpuArgs) -> Result<Self, Failure> {
+        Self::on_its_thread(policy, cpu).map_err(|error| match error {
+            LoopbackError::Cpu(failure) => failure,
+            error => Failure::run(&error),
+        })
+    }
+
+    fn on_its_thread(policy: SecurityPolicy, cpu: CpuArgs) -> Result<Self, LoopbackError> {
         let config = ServerConfig {
             listen: "opc.tcp://127.0.0.1:0".parse()?,
             policies: vec![policy],
@@ -49,7 +63,7 @@ impl OwnServer {
         let (stop, stopped) = oneshot::channel();
         let thread = Builder::new()
             .name("server".to_owned())
-            .spawn(move || serve(config, &tell, stopped))?;
+            .spawn(move || serve(config, &cpu, &tell, stopped))?;
         let url = told.recv().map_err(|_| LoopbackError::Ended)??;
         Ok(Self {
             url,
@@ -73,11 +87,14 @@ impl Drop for OwnServer {
 
 fn serve(
     config: ServerConfig,
+    cpu: &CpuArgs,
     tell: &mpsc::Sender<Result<EndpointUrl, LoopbackError>>,
     stopped: oneshot::Receiver<()>,
 ) {
-    let bound = current_thread(Wait::SpinOnDemand)
-        .map_err(LoopbackError::from)
+    let bound = cpu
+        .pin(1)
+        .map_err(LoopbackError::Cpu)
+        .and_then(|()| Ok(current_thread(Wait::SpinOnDemand)?))
         .and_then(|runtime| {
             let server = runtime.block_on(Server::bind(config))?;
             Ok((runtime, server))

@@ -8,7 +8,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use opcua::types::{DataValue, NodeId, StatusCode, Variant};
+use opcua::types::{DataValue, NodeId, StatusCode, Variant, VariantTypeId};
 use perf_core::clock::{Clock, Timestamp};
 use perf_core::histogram::LatencyHistogram;
 use perf_core::load::Operation;
@@ -260,10 +260,10 @@ impl Judge {
 
 /// The type of a value, as people call it.
 pub(crate) fn type_name(value: Option<&Variant>) -> String {
-    match value {
-        None | Some(Variant::Empty) => "nothing".to_owned(),
-        Some(Variant::Array(array)) => format!("an array of {:?}", array.value_type),
-        Some(value) => format!("{:?}", value.type_id()),
+    match value.map(Variant::type_id) {
+        None | Some(VariantTypeId::Empty) => "nothing".to_owned(),
+        Some(VariantTypeId::Array(of, _)) => format!("an array of {of:?}"),
+        Some(VariantTypeId::Scalar(scalar)) => format!("{scalar:?}"),
     }
 }
 

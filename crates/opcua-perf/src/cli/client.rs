@@ -15,8 +15,8 @@ use opcua::types::{
     AttributeId, DataValue, MessageSecurityMode, NodeId, ReadValueId, StatusCode, Variant,
 };
 use perf_core::cli::{
-    DistributionArgs, RateArgs, ReportArgs, RunArgs, duration, is_stdout, note, positive_count,
-    run_main,
+    CpuArgs, DistributionArgs, RateArgs, ReportArgs, RunArgs, duration, is_stdout, note,
+    positive_count, run_main,
 };
 use perf_core::clock::{Clock, MonotonicClock};
 use perf_core::exit::{Exit, Failure};
@@ -28,7 +28,7 @@ use perf_core::monitor::{Show, Wording};
 use perf_core::recorder::HistogramRecorder;
 use perf_core::report::outputs::{Outputs, Table};
 use perf_core::report::{IntervalReport, Outcome, Report};
-use perf_core::runtime::{Interrupt, Stop, Wait, Watch, current_thread, run_to_end};
+use perf_core::runtime::{Interrupt, Stop, Watch, current_thread, run_to_end};
 use perf_core::summary::LatencySummary;
 use perf_core::units::{count, float};
 use perf_core::warning::{Doubts, Warning, few_samples};
@@ -152,6 +152,9 @@ struct Args {
     #[command(flatten)]
     rate: RateArgs,
 
+    #[command(flatten)]
+    cpu: CpuArgs,
+
     /// Print a row every N reads
     #[arg(long, value_name = "N", value_parser = positive_count, default_value = "100000", help_heading = "Report")]
     row_every: NonZeroU64,
@@ -252,6 +255,7 @@ struct Plan {
     identity: Option<Arc<Identity>>,
     login: Login,
     read: ReadPlan,
+    cpu: CpuArgs,
     /// Whether a node was named; then its type does not matter.
     named: bool,
     load: perf_core::measure::Plan,
@@ -307,6 +311,7 @@ impl Args {
                 nodes: list.iter().cycle().take(nodes).map(read).collect(),
                 max_age: self.max_age,
             },
+            cpu: self.cpu,
             named,
             load,
             row_every: self.row_every,
@@ -384,26 +389,31 @@ pub fn client() -> ExitCode {
         let outputs = Outputs::open(&args.report, Some(&args.distribution))?;
         // Nothing but the document may be on stdout then.
         let quiet = args.report.json.as_deref().is_some_and(is_stdout);
+        let cpu = args.cpu.clone();
         let plan = args.plan()?;
+        cpu.check()?;
         let own = match &plan.url {
             Some(_) => None,
-            None => Some(OwnServer::start(plan.policy).map_err(|error| Failure::run(&error))?),
+            None => Some(OwnServer::start(plan.policy, cpu.clone())?),
         };
+        cpu.pin(0)?;
         // clap sees to it that there is one of the two.
         let url = plan
             .url
             .as_ref()
             .or_else(|| own.as_ref().map(OwnServer::url));
         let url = url.cloned().ok_or_else(|| Failure::usage("no server"))?;
+        let here = url.is_on_this_host();
         let doubts = Doubts::before();
-        let runtime = current_thread(Wait::Sleep).map_err(no_runtime)?;
+        let runtime = current_thread(cpu.wait()).map_err(no_runtime)?;
         let (told, ended) = run_to_end(runtime, async {
             match Interrupt::install() {
                 Ok(interrupt) => Box::pin(Client::new(&plan, url, interrupt, quiet).run()).await,
                 Err(error) => (Told::default(), Some(no_runtime(error).into())),
             }
         });
-        let threads = if own.is_some() { 2 } else { 1 };
+        // The server wants a CPU at the same time.
+        let threads = if here { 2 } else { 1 };
         conclude(&plan, told, ended, doubts.after(true, threads), outputs)
     })
 }
@@ -504,9 +514,13 @@ impl Plan {
             ("row_every", json!(self.row_every.get())),
             ("timeout_s", json!(self.timeout.as_secs_f64())),
             ("loopback", json!(self.url.is_none())),
+            ("busy_poll", json!(self.cpu.busy_poll)),
         ]);
         if let Some(url) = url {
             settings.insert("endpoint", json!(url.to_string()));
+        }
+        if !self.cpu.cpu.is_empty() {
+            settings.insert("cpu", json!(self.cpu.cpu));
         }
         if let Login::User(name, _) = &self.login {
             settings.insert("user", json!(name));

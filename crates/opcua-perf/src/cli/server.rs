@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use opcua::crypto::SecurityPolicy;
-use perf_core::cli::{note, run_main};
+use perf_core::cli::{CpuArgs, note, run_main};
 use perf_core::exit::{Exit, Failure};
 use perf_core::runtime::{Interrupt, Wait, current_thread, run_to_end};
 
@@ -58,8 +58,11 @@ struct Args {
     max_sessions: u16,
 
     /// Sleep between two requests instead of spinning for up to 1 ms
-    #[arg(long)]
+    #[arg(long, conflicts_with = "busy_poll")]
     no_spin: bool,
+
+    #[command(flatten)]
+    cpu: CpuArgs,
 }
 
 impl Args {
@@ -82,7 +85,8 @@ impl Args {
             identity,
             users,
             max_sessions: usize::from(self.max_sessions),
-            spin: !self.no_spin,
+            // Who always spins has no need to be told when.
+            spin: !self.no_spin && !self.cpu.busy_poll,
             log: Arc::new(|line| note(TOOL, &line)),
         })
     }
@@ -92,11 +96,14 @@ impl Args {
 #[must_use]
 pub fn server() -> ExitCode {
     run_main(std::env::args_os(), |args: Args| {
+        args.cpu.check()?;
+        args.cpu.pin(0)?;
+        let spins = args.cpu.wait();
         let config = args.config()?;
-        let wait = if config.spin {
+        let wait = if config.spin && spins == Wait::Sleep {
             Wait::SpinOnDemand
         } else {
-            Wait::Sleep
+            spins
         };
         let runtime = current_thread(wait).map_err(no_runtime)?;
         run_to_end(runtime, async {

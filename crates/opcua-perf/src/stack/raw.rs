@@ -6,11 +6,11 @@ use opcua::types::{
     ActivateSessionRequest, ActivateSessionResponse, AnonymousIdentityToken,
     ApplicationDescription, ApplicationType, ByteString, CloseSessionRequest, CloseSessionResponse,
     CreateSessionRequest, CreateSessionResponse, DataValue, ExtensionObject, LocalizedText, NodeId,
-    ReadRequest, ReadResponse, SignatureData, TimestampsToReturn, UAString, UserNameIdentityToken,
+    ReadRequest, SignatureData, TimestampsToReturn, UAString, UserNameIdentityToken,
 };
 
 use super::discovery::{Unsecured, encrypts_password};
-use super::exchange::{Exchange, Security};
+use super::exchange::{Exchange, Prepared, Security, Values};
 use super::{CallError, Chosen, Login, ReadPlan, ReadSession, StackError, Target};
 use crate::certificate::PeerCertificate;
 
@@ -25,8 +25,7 @@ const SESSION_TIMEOUT: f64 = 600_000.0;
 pub(crate) struct RawSession {
     exchange: Exchange,
     token: NodeId,
-    /// Sent again and again, with another stamp.
-    request: ReadRequest,
+    request: Prepared,
     values: Vec<DataValue>,
 }
 
@@ -60,6 +59,7 @@ impl RawSession {
             timestamps_to_return: TimestampsToReturn::Neither,
             nodes_to_read: Some(plan.nodes),
         };
+        let request = exchange.prepare(&request, &token)?;
         Ok(Self {
             exchange,
             token,
@@ -72,13 +72,8 @@ impl RawSession {
 impl ReadSession for RawSession {
     async fn read(&mut self) -> Result<&[DataValue], CallError> {
         self.exchange.keep_open().await?;
-        self.exchange.stamp(&mut self.request.request_header);
-        let response: ReadResponse = self
-            .exchange
-            .call(&self.request)
-            .await
-            .map_err(CallError::settled)?;
-        self.values = response.results.unwrap_or_default();
+        let repeated = self.exchange.repeat(&mut self.request).await;
+        Values(self.values) = repeated.map_err(CallError::settled)?;
         Ok(&self.values)
     }
 
@@ -89,8 +84,8 @@ impl ReadSession for RawSession {
             timestamps_to_return: TimestampsToReturn::Neither,
             nodes_to_read: Some(vec![super::limit_node()]),
         };
-        let response: ReadResponse = self.exchange.call(&request).await.ok()?;
-        super::limit_of(&response.results?)
+        let Values(values) = self.exchange.call(&request).await.ok()?;
+        super::limit_of(&values)
     }
 
     async fn close(mut self) {

@@ -10,16 +10,26 @@ use opcua::types::{
 use super::{Limits, ProtocolError};
 use crate::wire::frame::SMALLEST_CHUNK_LIMIT;
 
-/// Replaces `body` with a message: its type, then itself.
+/// Replaces `body` with a message: its type, then itself. Returns where the
+/// message itself begins.
 pub(crate) fn encode<M: BinaryEncodable + MessageInfo>(
     message: &M,
     context: &Context<'_>,
     body: &mut Vec<u8>,
-) -> Result<(), ProtocolError> {
+) -> Result<usize, ProtocolError> {
     body.clear();
     NodeId::from(message.type_id()).encode(body, context)?;
+    let start = body.len();
     message.encode(body, context)?;
-    Ok(())
+    Ok(start)
+}
+
+/// Writes a time, in ticks, over the one that is encoded at `at`. A message is
+/// longer than that; one that is not stays as it is.
+pub(crate) fn stamp(body: &mut [u8], at: usize, ticks: i64) {
+    if let Some(place) = body.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *place = ticks.to_le_bytes();
+    }
 }
 
 /// Takes the type of a message off its body; `None` for one that no standard

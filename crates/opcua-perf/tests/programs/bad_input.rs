@@ -73,6 +73,7 @@ fn a_wrong_command_line_is_refused() {
             "does not go with",
         ),
         (&["--loopback", "--user", "alice"], "--password-file"),
+        (&["--loopback", "--cpu", "99999"], "no such CPU"),
         (&["--loopback", "--stack", "zeromq"], "async-opcua"),
     ] {
         assert_fails(&run_client(args), 2, &[part]);
@@ -178,6 +179,33 @@ fn a_node_that_has_no_value() {
 }
 
 #[test]
+fn a_value_of_another_type() {
+    // Our server's answers, with the type of the value changed on the way from
+    // UInt64 (9) to Int64 (8): one result, of which only the value is there.
+    const UINT64: [u8; 6] = [1, 0, 0, 0, 1, 9];
+    const INT64: [u8; 6] = [1, 0, 0, 0, 1, 8];
+    let server = TestServer::start(&[]);
+    let address = server.url.trim_start_matches("opc.tcp://").to_owned();
+    let url = fake_server(move |mut client| {
+        let mut real = TcpStream::connect(&address).unwrap();
+        let mut requests = (client.try_clone().unwrap(), real.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut requests.0, &mut requests.1));
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = real.read(&mut buffer) {
+            let answer = &mut buffer[..read];
+            if let Some(at) = answer.windows(6).position(|bytes| bytes == UINT64) {
+                answer[at..at + 6].copy_from_slice(&INT64);
+            }
+            let _ = client.write_all(answer);
+        }
+    });
+    let ended = run_client(&[&url, "--reads", "10"]);
+    assert_fails(&ended, 1, &["ns=1;i=42 is ", "Int64, not UInt64", "--node"]);
+    let ended = run_client(&[&url, "--reads", "10", "--node", "ns=1;i=42"]);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr);
+}
+
+#[test]
 fn a_server_that_takes_certificates_only() {
     let server = TestServer::start(&["--security-policy", "Basic256Sha256"]);
     let ended = server.run(&[]);
@@ -247,6 +275,8 @@ fn a_wrong_command_line_of_the_server() {
         (&["--security-policy", "x"], "Basic256Sha256"),
         (&["--certificate", "c.der"], "--private-key"),
         (&["here"], "unexpected argument"),
+        (&["--busy-poll", "--no-spin"], "cannot be used with"),
+        (&["--cpu", "99999"], "no such CPU"),
     ] {
         let mut command = crate::common::server_program();
         command.args(args);

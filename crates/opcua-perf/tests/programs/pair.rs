@@ -107,6 +107,18 @@ fn loopback_needs_no_server() {
 }
 
 #[test]
+fn both_ends_spin_and_stay_on_their_cpus_when_told() {
+    let server = TestServer::start(&["--busy-poll", "--cpu", "0"]);
+    let ended = server.run(&["--busy-poll", "--cpu", "0", "--reads", "500", "--json"]);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["settings"]["busy_poll"], true);
+    assert_eq!(report["settings"]["cpu"], serde_json::json!([0]));
+    let ended = run_client(&["--loopback", "--busy-poll", "--reads", "500"]);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr);
+}
+
+#[test]
 fn other_nodes_are_timed_by_the_clients_clock() {
     let server = TestServer::start(&[]);
     let ended = server.run(&["--node", "i=2258", "--reads", "200"]);

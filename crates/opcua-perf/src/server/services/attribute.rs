@@ -5,7 +5,7 @@ use opcua::types::{
     WriteRequest, WriteResponse,
 };
 
-use super::{Call, Refusal, Refuse, Services, within_limits};
+use super::{Call, Refusal, Refuse, Services, response_header, within_limits};
 use crate::server::Shared;
 
 impl Services {
@@ -30,7 +30,7 @@ impl Services {
                 .map(|node| read_one(call.shared, node, request.timestamps_to_return)),
         );
         let response = ReadResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
             results: Some(results),
             diagnostic_infos: None,
         };
@@ -50,7 +50,7 @@ impl Services {
             _ => StatusCode::BadNodeIdUnknown,
         };
         let response = WriteResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
             results: Some(nodes.iter().map(|node| refused(&node.node_id)).collect()),
             diagnostic_infos: None,
         };

@@ -7,7 +7,7 @@ use opcua::types::{
     MessageSecurityMode, UAString, UserTokenPolicy, UserTokenType,
 };
 
-use super::{Call, Refusal, Services};
+use super::{Call, Refusal, Services, response_header};
 use crate::endpoint::EndpointUrl;
 use crate::server::address_space::{PRODUCT_NAME, PRODUCT_URI};
 use crate::server::{ANONYMOUS, Shared, USER_NAME};
@@ -22,7 +22,7 @@ impl Services {
             profiles.is_empty() || profiles.iter().any(|uri| uri.as_ref() == BINARY_TRANSPORT);
         let url = self.url_for(&request.endpoint_url);
         let response = GetEndpointsResponse {
-            response_header: call.response_header(&request.request_header),
+            response_header: response_header(&request.request_header),
             endpoints: Some(if wanted {
                 endpoints(call.shared, &url)
             } else {
@@ -38,7 +38,7 @@ impl Services {
         let uris = request.server_uris.unwrap_or_default();
         let wanted = uris.is_empty() || uris.contains(&server.application_uri);
         let response = FindServersResponse {
-            response_header: call.response_header(&request.request_header),
+            response_header: response_header(&request.request_header),
             servers: Some(if wanted { vec![server] } else { Vec::new() }),
         };
         call.respond(&response)

@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use opcua::types::{
-    BinaryDecodable, BinaryEncodable, Context, DataValue, MessageInfo, ObjectId, RequestHeader,
-    ResponseHeader, ServiceFault, StatusCode,
+    BinaryDecodable, BinaryEncodable, Context, DataValue, DateTime, MessageInfo, ObjectId,
+    RequestHeader, ResponseHeader, ServiceFault, StatusCode,
 };
 use perf_core::clock::Timestamp;
 
@@ -64,12 +64,10 @@ impl Call<'_> {
     }
 
     fn respond<R: BinaryEncodable + MessageInfo>(&mut self, response: &R) -> Result<(), Refusal> {
-        Ok(message::encode(response, self.context, self.reply)?)
-    }
-
-    fn response_header(&self, request: &RequestHeader) -> ResponseHeader {
-        let now = self.shared.clock.date_time();
-        ResponseHeader::new_timestamped_service_result(now, request, StatusCode::Good)
+        let start = message::encode(response, self.context, self.reply)?;
+        // The first field of every response's header, which is its first.
+        message::stamp(self.reply, start, self.shared.clock.ticks());
+        Ok(())
     }
 
     /// Writes what happened to the log, and on which channel.
@@ -77,6 +75,11 @@ impl Call<'_> {
         let id = self.channel.id();
         self.shared.log(format_args!("secure channel {id}: {line}"));
     }
+}
+
+/// A header without a time, which [`Call::respond`] adds.
+fn response_header(request: &RequestHeader) -> ResponseHeader {
+    ResponseHeader::new_timestamped_service_result(DateTime::null(), request, StatusCode::Good)
 }
 
 fn fault(shared: &Shared, fault: &Fault) -> ServiceFault {
@@ -154,7 +157,7 @@ impl Services {
         message::decode_type(&mut body, &context)?;
         let header: RequestHeader = message::decode(&mut body, &context)?;
         let fault = fault(shared, &header.refuse(status));
-        message::encode(&fault, &context, reply)
+        message::encode(&fault, &context, reply).map(drop)
     }
 
     /// Answers one request: replaces `reply` with the response's body.
@@ -184,7 +187,7 @@ impl Services {
             Ok(()) => Ok(()),
             Err(Refusal::Connection(error)) => Err(error),
             Err(Refusal::Service(refused)) => {
-                message::encode(&fault(shared, &refused), &context, call.reply)
+                message::encode(&fault(shared, &refused), &context, call.reply).map(drop)
             }
         }
     }

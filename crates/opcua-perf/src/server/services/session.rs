@@ -12,7 +12,7 @@ use opcua::types::{
 };
 
 use super::discovery::{certificate, endpoints};
-use super::{Call, Fault, Refusal, Refuse, Services};
+use super::{Call, Fault, Refusal, Refuse, Services, response_header};
 use crate::server::sessions::{Session, Wanted, milliseconds};
 use crate::server::{ANONYMOUS, Shared, USER_NAME};
 
@@ -70,7 +70,7 @@ impl Services {
             session.name, session.timeout
         ));
         let response = CreateSessionResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
             session_id: session.id.clone(),
             authentication_token: session.token.clone(),
             revised_session_timeout: milliseconds(session.timeout),
@@ -125,7 +125,7 @@ impl Services {
             session.name
         ));
         let response = ActivateSessionResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
             server_nonce: session.renew_nonce(),
             results: None,
             diagnostic_infos: None,
@@ -149,7 +149,7 @@ impl Services {
             call.log(format_args!("session {:?} closed", session.name));
         }
         let response = CloseSessionResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
         };
         call.respond(&response)
     }

@@ -10,7 +10,7 @@ use opcua::types::{
     UnregisterNodesRequest, UnregisterNodesResponse,
 };
 
-use super::{Call, Refusal, Refuse, Services, within_limits};
+use super::{Call, Refusal, Refuse, Services, response_header, within_limits};
 use crate::server::address_space::{AddressSpace, Key, Node, Reference};
 
 impl Services {
@@ -30,7 +30,7 @@ impl Services {
             })
             .collect();
         let response = BrowseResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
             results: Some(results),
             diagnostic_infos: None,
         };
@@ -52,7 +52,7 @@ impl Services {
             })
             .collect();
         let response = BrowseNextResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
             results: Some(results),
             diagnostic_infos: None,
         };
@@ -81,7 +81,7 @@ impl Services {
             })
             .collect();
         let response = TranslateBrowsePathsToNodeIdsResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
             results: Some(results),
             diagnostic_infos: None,
         };
@@ -96,7 +96,7 @@ impl Services {
         self.authorize(header, call)?;
         let nodes = within_limits(request.nodes_to_register, header)?;
         let response = RegisterNodesResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
             registered_node_ids: Some(nodes),
         };
         call.respond(&response)
@@ -108,7 +108,7 @@ impl Services {
         self.authorize(header, call)?;
         within_limits(request.nodes_to_unregister, header)?;
         let response = UnregisterNodesResponse {
-            response_header: call.response_header(header),
+            response_header: response_header(header),
         };
         call.respond(&response)
     }
