@@ -2,7 +2,10 @@
 //! of what comes, no report. `bench/compare` runs it beside the tools to show
 //! what their loop costs above it.
 //!
-//! `minimal_loop local_thr|remote_thr|local_lat|remote_lat ENDPOINT SIZE COUNT`
+//! `minimal_loop local_thr|remote_thr|local_lat|remote_lat ENDPOINT SIZE COUNT [THREADS]`
+//!
+//! Without THREADS it runs on the caller's thread, as the tools do; with them
+//! on a runtime of so many, to show what that costs or brings.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -15,15 +18,28 @@ use zeromq::{
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [tool, endpoint, size, count] = arguments.as_slice() else {
-        return Err("usage: minimal_loop TOOL ENDPOINT SIZE COUNT".into());
+    let [tool, endpoint, size, count, threads @ ..] = arguments.as_slice() else {
+        return Err("usage: minimal_loop TOOL ENDPOINT SIZE COUNT [THREADS]".into());
     };
     let (size, count): (usize, u64) = (size.parse()?, count.parse()?);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let mut builder = match threads.first() {
+        None => tokio::runtime::Builder::new_current_thread(),
+        Some(threads) => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(threads.parse()?);
+            builder
+        }
+    };
+    let runtime = builder.enable_all().build()?;
     let message = ZmqMessage::from(bytes::Bytes::from(vec![0; size]));
-    let line = runtime.block_on(run(tool, endpoint, message, count))?;
+    let (tool, endpoint) = (tool.clone(), endpoint.clone());
+    let work = async move { run(&tool, &endpoint, message, count).await };
+    let line = match threads {
+        [] => runtime.block_on(work),
+        // On one of the runtime's threads, where its tasks are.
+        _ => runtime.block_on(async { tokio::spawn(work).await? }),
+    };
+    let line = line.map_err(|error| error.to_string())?;
     if let Some(line) = line {
         perf_core::cli::print(&line)?;
     }
@@ -35,7 +51,7 @@ async fn run(
     endpoint: &str,
     mut message: ZmqMessage,
     count: u64,
-) -> Result<Option<String>, Box<dyn Error>> {
+) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     let clock = MonotonicClock::new();
     match tool {
         "local_thr" => {

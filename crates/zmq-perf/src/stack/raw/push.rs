@@ -6,18 +6,13 @@ use std::task::{Context, Poll, ready};
 use perf_core::units;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{Connection, linger};
+use super::connection::{Connection, WRITE_SIZE, linger};
 use super::error::RawError;
 use crate::zmtp::{Kind, encode_frame};
 
-/// Bytes written at once, at least. Large, so that one system call and one
-/// wake-up of the peer serve many messages, and small enough to stay in the
-/// second-level cache from one write to the next.
-const BATCH: usize = 256 * 1024;
-
 /// A PUSH socket that sends messages of one size.
 ///
-/// They lie encoded in one buffer, as many as one write takes, and are written
+/// They lie encoded in one buffer, as many as one write takes whole, and are written
 /// from there again and again: a message costs what its bytes cost.
 #[derive(Debug)]
 pub struct RawPush<S> {
@@ -42,7 +37,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RawPush<S> {
         let stride = message.len();
         Self {
             connection,
-            batch: message.repeat(BATCH.div_ceil(stride)),
+            batch: message.repeat((WRITE_SIZE / stride).max(1)),
             header: stride - size,
             stride,
             end: 0,
