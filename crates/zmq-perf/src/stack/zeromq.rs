@@ -346,10 +346,11 @@ impl Reply for ZeromqReply {
 /// unless a single message is larger.
 ///
 /// The crate's writing task encodes and writes what it finds in its queue. A
-/// batch of this length is still in the cache when the kernel copies it, and a
-/// receiver on the crate gets it in one read, of 64 KiB by default. Longer
-/// ones measure slower, up to three times.
-const BATCH_BYTES: usize = 48 << 10;
+/// batch of this length is still in the cache when the kernel copies it, and
+/// with its headers below the 64 KiB that Linux sends as one piece: of a longer
+/// write it sends the pieces one by one, and that takes up to three times as
+/// long.
+const BATCH_BYTES: usize = 60 << 10;
 
 /// Messages in a batch, at most: what the crate writes at once.
 const BATCH_MESSAGES: usize = 128;

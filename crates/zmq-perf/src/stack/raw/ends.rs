@@ -220,6 +220,10 @@ impl Reply for RawReply {
         self.door.started = true;
         Ok(())
     }
+
+    async fn finish(self) -> Step<()> {
+        Ok(self.rep.finish().await?)
+    }
 }
 
 /// PUSH
