@@ -52,6 +52,12 @@ const WINDOW_MESSAGES: usize = 1000;
 /// How many messages are given to the crate, or taken from it, at once.
 const BATCH: usize = 256;
 
+/// After how many bytes the crate's I/O task has its turn to write them. Linux
+/// sends up to 64 KiB as one piece; of a longer write it sends the pieces one
+/// by one, and that takes up to twice as long. What a turn has written is also
+/// still in the cache.
+const TURN_BYTES: usize = 48 << 10;
+
 /// From this size on the crate frees a payload when its bytes have left, and a
 /// message costs so much that one more allocation does not show.
 const COUNTED_BYTES: usize = 16 << 10;
@@ -454,25 +460,37 @@ pub struct OmqPush {
     payload: Bytes,
     batch: u64,
     queue: VecDeque<Message>,
+    /// How many more messages may be sent in this turn, and in each.
+    turn: u64,
+    per_turn: u64,
     left: Arc<Progress>,
 }
 
 impl Push for OmqPush {
     async fn connect(socket: &Socket) -> Step<Self> {
         let (end, events) = connect(SocketType::Push, socket).await?;
-        let batch = (WINDOW_BYTES / socket.size.max(1)).clamp(1, BATCH);
+        // A header takes up to 9 bytes.
+        let per_turn = (TURN_BYTES / (socket.size + 9)).max(1);
+        let batch = per_turn.min(BATCH);
         Ok(Self {
             end,
             events,
             payload: payload(socket.size),
             batch: count(batch),
             queue: VecDeque::with_capacity(batch),
+            turn: count(per_turn),
+            per_turn: count(per_turn),
             left: Arc::default(),
         })
     }
 
     async fn push(&mut self, at_most: u64, fill: &mut impl Fill) -> Step<u64> {
-        let batch = at_most.min(self.batch);
+        if self.turn == 0 {
+            tokio::task::yield_now().await;
+            self.turn = self.per_turn;
+        }
+        let batch = at_most.min(self.batch).min(self.turn);
+        self.turn -= batch;
         for _ in 0..batch {
             let message = self.message(fill);
             self.queue.push_back(message);
