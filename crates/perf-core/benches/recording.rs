@@ -1,6 +1,6 @@
 //! What measuring costs: `cargo bench -p perf-core`.
 //!
-//! One operation of about 200 ns is done over and over in four ways, in turns:
+//! One operation of about 150 ns is done over and over in four ways, in turns:
 //! by a bare `for` loop, by the closed loop without a recorder, with a
 //! histogram, and with a histogram that an interval line may tap. The medians
 //! of the rounds are printed with the difference to the bare loop. This only
@@ -23,7 +23,7 @@ use perf_core::units::float;
 const ROUNDS: usize = 41;
 const OPERATIONS: u64 = 100_000;
 
-/// Some work whose result depends on the last: about 200 ns, which is less than
+/// Some work whose result depends on the last: about 150 ns, which is less than
 /// the quickest thing that a tool does once a turn of its loop.
 struct Work(u64);
 

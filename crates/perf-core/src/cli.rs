@@ -1,6 +1,7 @@
 //! The command line that every tool shares: flags, their checked types, and
 //! `main` itself.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
@@ -13,6 +14,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Command, Parser};
 use core_affinity::CoreId;
+use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::limit::{RATES, Rate, RunLimit};
@@ -240,6 +242,16 @@ impl CpuArgs {
         } else {
             Wait::Sleep
         }
+    }
+
+    /// What was asked for, as a report shows it.
+    #[must_use]
+    pub fn settings(&self) -> BTreeMap<&'static str, Value> {
+        let mut settings = BTreeMap::from([("busy_poll", json!(self.busy_poll))]);
+        if !self.cpu.is_empty() {
+            settings.insert("cpu", json!(self.cpu));
+        }
+        settings
     }
 
     /// Refuses CPUs that this process has not. Before any thread is pinned:

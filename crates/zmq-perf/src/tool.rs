@@ -339,10 +339,7 @@ impl Tool {
             threads: 1,
             delays: None,
         };
-        tool.setting("busy_poll", cpu.busy_poll);
-        if !cpu.cpu.is_empty() {
-            tool.setting("cpu", cpu.cpu.clone());
-        }
+        tool.report.settings.extend(cpu.settings());
         Ok(tool)
     }
 

@@ -15,6 +15,13 @@ use crate::endpoint::{Endpoint, Host, IpcName, Port};
 /// Connections that the system keeps waiting while an end accepts them.
 const BACKLOG: u32 = 1024;
 
+/// What Linux passes over loopback in one piece, at most. Of a longer write it
+/// sends the pieces one by one, each with a wake-up of the receiver, and that
+/// takes two to five times as long. So the stacks write less at once, headers
+/// included, wherever that is theirs to choose; what they write is then also
+/// still in the cache when the kernel copies it.
+pub const PIECE: usize = 64 << 10;
+
 /// The pause between two attempts to reach a peer that is not there yet;
 /// libzmq's default reconnect interval.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(100);

@@ -389,14 +389,14 @@ pub fn client() -> ExitCode {
         let outputs = Outputs::open(&args.report, Some(&args.distribution))?;
         // Nothing but the document may be on stdout then.
         let quiet = args.report.json.as_deref().is_some_and(is_stdout);
-        let cpu = args.cpu.clone();
         let plan = args.plan()?;
-        cpu.check()?;
+        plan.cpu.check()?;
         let own = match &plan.url {
             Some(_) => None,
-            None => Some(OwnServer::start(plan.policy, cpu.clone())?),
+            None => Some(OwnServer::start(plan.policy, plan.cpu.clone())?),
         };
-        cpu.pin(0)?;
+        // Only now: a thread starts where its parent is pinned.
+        plan.cpu.pin(0)?;
         // clap sees to it that there is one of the two.
         let url = plan
             .url
@@ -405,7 +405,7 @@ pub fn client() -> ExitCode {
         let url = url.cloned().ok_or_else(|| Failure::usage("no server"))?;
         let here = url.is_on_this_host();
         let doubts = Doubts::before();
-        let runtime = current_thread(cpu.wait()).map_err(no_runtime)?;
+        let runtime = current_thread(plan.cpu.wait()).map_err(no_runtime)?;
         let (told, ended) = run_to_end(runtime, async {
             match Interrupt::install() {
                 Ok(interrupt) => Box::pin(Client::new(&plan, url, interrupt, quiet).run()).await,
@@ -499,6 +499,7 @@ impl Plan {
     /// What was asked for, as a report shows it.
     fn settings(&self, url: Option<&EndpointUrl>) -> BTreeMap<&'static str, Value> {
         let mut settings = self.load.settings();
+        settings.extend(self.cpu.settings());
         let nodes: BTreeSet<String> = self
             .read
             .nodes
@@ -514,13 +515,9 @@ impl Plan {
             ("row_every", json!(self.row_every.get())),
             ("timeout_s", json!(self.timeout.as_secs_f64())),
             ("loopback", json!(self.url.is_none())),
-            ("busy_poll", json!(self.cpu.busy_poll)),
         ]);
         if let Some(url) = url {
             settings.insert("endpoint", json!(url.to_string()));
-        }
-        if !self.cpu.cpu.is_empty() {
-            settings.insert("cpu", json!(self.cpu.cpu));
         }
         if let Login::User(name, _) = &self.login {
             settings.insert("user", json!(name));

@@ -123,9 +123,10 @@ fn skip_good_header(body: &mut &[u8]) -> bool {
 /// A request that is encoded once and sent again and again.
 pub(super) struct Prepared {
     body: Vec<u8>,
-    /// Where the timestamp of its header is; the handle follows it (Part 4,
-    /// 7.32).
-    stamp: usize,
+    /// Where the timestamp of its header is (Part 4, 7.32).
+    timestamp: usize,
+    /// Where its handle is, which follows.
+    handle: usize,
 }
 
 impl Prepared {
@@ -136,19 +137,18 @@ impl Prepared {
         let mut body = Vec::new();
         let start = message::encode(request, context, &mut body)?;
         // The header comes first, and the token first in it.
-        let stamp = start + token.byte_len(context);
-        Ok(Self { body, stamp })
+        let timestamp = start + token.byte_len(context);
+        Ok(Self {
+            body,
+            timestamp,
+            handle: timestamp + size_of::<i64>(),
+        })
     }
 
     /// The body with another time and another handle.
     fn restamped(&mut self, ticks: i64, handle: u32) -> &[u8] {
-        let place = self.body.get_mut(self.stamp..);
-        if let Some((time, rest)) = place.and_then(<[u8]>::split_first_chunk_mut) {
-            *time = ticks.to_le_bytes();
-            if let Some(place) = rest.first_chunk_mut() {
-                *place = handle.to_le_bytes();
-            }
-        }
+        message::overwrite(&mut self.body, self.timestamp, ticks.to_le_bytes());
+        message::overwrite(&mut self.body, self.handle, handle.to_le_bytes());
         &self.body
     }
 }

@@ -24,11 +24,11 @@ pub(crate) fn encode<M: BinaryEncodable + MessageInfo>(
     Ok(start)
 }
 
-/// Writes a time, in ticks, over the one that is encoded at `at`. A message is
-/// longer than that; one that is not stays as it is.
-pub(crate) fn stamp(body: &mut [u8], at: usize, ticks: i64) {
+/// Writes a field of a fixed length over the one that is encoded at `at`. A
+/// message is longer than that; one that is not stays as it is.
+pub(crate) fn overwrite<const N: usize>(body: &mut [u8], at: usize, field: [u8; N]) {
     if let Some(place) = body.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-        *place = ticks.to_le_bytes();
+        *place = field;
     }
 }
 

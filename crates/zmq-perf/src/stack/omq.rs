@@ -26,7 +26,7 @@ use super::{Pull, Push, Reply, Request, Socket, Stack, StackError, Step, check_s
 use crate::curve::{Key, Keys, Server};
 use crate::endpoint::{Endpoint, Host, IpcName};
 use crate::stamp::{Fill, Visit};
-use crate::transport::{self, SocketFile, TransportError};
+use crate::transport::{self, PIECE, SocketFile, TransportError};
 
 /// The crate's version: the lock file's, which a test compares.
 pub const VERSION: &str = "0.33.0";
@@ -52,11 +52,8 @@ const WINDOW_MESSAGES: usize = 1000;
 /// How many messages are given to the crate, or taken from it, at once.
 const BATCH: usize = 256;
 
-/// After how many bytes the crate's I/O task has its turn to write them. Linux
-/// sends up to 64 KiB as one piece; of a longer write it sends the pieces one
-/// by one, and that takes up to twice as long. What a turn has written is also
-/// still in the cache.
-const TURN_BYTES: usize = 48 << 10;
+/// After how many bytes the crate's I/O task has its turn to write them.
+const TURN_BYTES: usize = PIECE / 4 * 3;
 
 /// From this size on the crate frees a payload when its bytes have left, and a
 /// message costs so much that one more allocation does not show.
@@ -458,7 +455,6 @@ pub struct OmqPush {
     end: Connected,
     events: MonitorStream,
     payload: Bytes,
-    batch: u64,
     queue: VecDeque<Message>,
     /// How many more messages may be sent in this turn, and in each.
     turn: u64,
@@ -471,13 +467,11 @@ impl Push for OmqPush {
         let (end, events) = connect(SocketType::Push, socket).await?;
         // A header takes up to 9 bytes.
         let per_turn = (TURN_BYTES / (socket.size + 9)).max(1);
-        let batch = per_turn.min(BATCH);
         Ok(Self {
             end,
             events,
             payload: payload(socket.size),
-            batch: count(batch),
-            queue: VecDeque::with_capacity(batch),
+            queue: VecDeque::with_capacity(per_turn.min(BATCH)),
             turn: count(per_turn),
             per_turn: count(per_turn),
             left: Arc::default(),
@@ -489,7 +483,7 @@ impl Push for OmqPush {
             tokio::task::yield_now().await;
             self.turn = self.per_turn;
         }
-        let batch = at_most.min(self.batch).min(self.turn);
+        let batch = at_most.min(count(BATCH)).min(self.turn);
         self.turn -= batch;
         for _ in 0..batch {
             let message = self.message(fill);

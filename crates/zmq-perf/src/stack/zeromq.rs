@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{Pull, Push, Reply, Request, Socket, Stack, StackError, Step, check_size};
 use crate::endpoint::{Endpoint, Host, IpcName};
 use crate::stamp::{Fill, Visit};
-use crate::transport::{self, Listener, SocketFile, TransportError};
+use crate::transport::{self, Listener, PIECE, SocketFile, TransportError};
 
 /// The crate's version: the lock file's, which a test compares.
 pub const VERSION: &str = "0.7.0";
@@ -345,12 +345,9 @@ impl Reply for ZeromqReply {
 /// Payload bytes that are on their way between `push` and the system, at most,
 /// unless a single message is larger.
 ///
-/// The crate's writing task encodes and writes what it finds in its queue. A
-/// batch of this length is still in the cache when the kernel copies it, and
-/// with its headers below the 64 KiB that Linux sends as one piece: of a longer
-/// write it sends the pieces one by one, and that takes up to three times as
-/// long.
-const BATCH_BYTES: usize = 60 << 10;
+/// The crate's writing task encodes and writes what it finds in its queue: a
+/// batch, which with its headers is less than a [`PIECE`].
+const BATCH_BYTES: usize = PIECE / 16 * 15;
 
 /// Messages in a batch, at most: what the crate writes at once.
 const BATCH_MESSAGES: usize = 128;

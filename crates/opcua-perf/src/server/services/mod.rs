@@ -66,7 +66,8 @@ impl Call<'_> {
     fn respond<R: BinaryEncodable + MessageInfo>(&mut self, response: &R) -> Result<(), Refusal> {
         let start = message::encode(response, self.context, self.reply)?;
         // The first field of every response's header, which is its first.
-        message::stamp(self.reply, start, self.shared.clock.ticks());
+        let ticks = self.shared.clock.ticks();
+        message::overwrite(self.reply, start, ticks.to_le_bytes());
         Ok(())
     }
 

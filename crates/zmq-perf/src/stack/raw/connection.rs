@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::error::RawError;
+use crate::transport::PIECE;
 use crate::zmtp::{
     Command, Decoder, Handshake, Item, Message, Peer, Progress, SocketType, encode_pong,
 };
@@ -25,13 +26,11 @@ const ENVELOPE: usize = 8 * 1024;
 /// read is then still in the first- or second-level cache when the messages
 /// are looked at, and so is the buffer for the next read. Longer reads measure
 /// slower, up to a third.
-pub(super) const READ_SIZE: usize = 64 * 1024;
+pub(super) const READ_SIZE: usize = PIECE;
 
 /// Bytes written at once, at most. Large, so that one system call and one
-/// wake-up of the peer serve many messages, and well below the 64 KiB that
-/// Linux sends as one piece: of a longer write it sends the pieces one by one,
-/// and that takes two to five times as long.
-pub(super) const WRITE_SIZE: usize = 48 * 1024;
+/// wake-up of the peer serve many messages, and well below a [`PIECE`].
+pub(super) const WRITE_SIZE: usize = PIECE / 4 * 3;
 
 /// How long a socket that closes waits for its peer to close too.
 ///
