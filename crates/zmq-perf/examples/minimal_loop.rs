@@ -2,48 +2,54 @@
 //! of what comes, no report. `bench/compare` runs it beside the tools to show
 //! what their loop costs above it.
 //!
-//! `minimal_loop local_thr|remote_thr|local_lat|remote_lat ENDPOINT SIZE COUNT [THREADS]`
+//! `minimal_loop local_thr|remote_thr|local_lat|remote_lat ENDPOINT SIZE COUNT [RUNTIME]`
 //!
-//! Without THREADS it runs on the caller's thread, as the tools do; with them
-//! on a runtime of so many, to show what that costs or brings.
+//! RUNTIME is where it runs: by default on a thread beside the main one, as the
+//! tools do; `main` is the main thread, and a number a runtime of so many
+//! threads of its own, to show what those cost or bring.
 
 use std::error::Error;
 use std::hint::black_box;
 use std::time::Duration;
 
 use perf_core::clock::{Clock, MonotonicClock};
+use perf_core::runtime::on_own_thread;
+use tokio::runtime::{Builder, Runtime};
 use zeromq::{
     PullSocket, PushSocket, RepSocket, ReqSocket, Socket, SocketRecv, SocketSend, ZmqMessage,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [tool, endpoint, size, count, threads @ ..] = arguments.as_slice() else {
-        return Err("usage: minimal_loop TOOL ENDPOINT SIZE COUNT [THREADS]".into());
+    let [tool, endpoint, size, count, place @ ..] = arguments.as_slice() else {
+        return Err("usage: minimal_loop TOOL ENDPOINT SIZE COUNT [RUNTIME]".into());
     };
     let (size, count): (usize, u64) = (size.parse()?, count.parse()?);
-    let mut builder = match threads.first() {
-        None => tokio::runtime::Builder::new_current_thread(),
-        Some(threads) => {
-            let mut builder = tokio::runtime::Builder::new_multi_thread();
-            builder.worker_threads(threads.parse()?);
-            builder
-        }
-    };
-    let runtime = builder.enable_all().build()?;
     let message = ZmqMessage::from(bytes::Bytes::from(vec![0; size]));
     let (tool, endpoint) = (tool.clone(), endpoint.clone());
     let work = async move { run(&tool, &endpoint, message, count).await };
-    let line = match threads {
-        [] => runtime.block_on(work),
-        // On one of the runtime's threads, where its tasks are.
-        _ => runtime.block_on(async { tokio::spawn(work).await? }),
+    let line = match place.first().map(String::as_str) {
+        None => on_own_thread(|| Ok::<_, std::io::Error>(here()?.block_on(work)))??,
+        Some("main") => here()?.block_on(work),
+        Some(threads) => {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(threads.parse()?)
+                .enable_all()
+                .build()?;
+            // On one of the runtime's threads, where its tasks are.
+            runtime.block_on(async { tokio::spawn(work).await })?
+        }
     };
     let line = line.map_err(|error| error.to_string())?;
     if let Some(line) = line {
         perf_core::cli::print(&line)?;
     }
     Ok(())
+}
+
+/// A runtime of the calling thread.
+fn here() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
 }
 
 async fn run(

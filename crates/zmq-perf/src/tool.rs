@@ -12,7 +12,7 @@ use perf_core::measure::{Finished, Plan};
 use perf_core::monitor::{Show, Wording};
 use perf_core::report::outputs::{Outputs, Table};
 use perf_core::report::{IntervalReport, Outcome, Report};
-use perf_core::runtime::{Interrupt, current_thread, run_to_end};
+use perf_core::runtime::{Interrupt, current_thread, on_own_thread, run_to_end};
 use perf_core::summary::{LatencySummary, Throughput, mean};
 use perf_core::units::{count, float, nanos};
 use perf_core::warning::{Doubts, Warning, few_samples};
@@ -326,7 +326,6 @@ impl Tool {
         cpu: &CpuArgs,
     ) -> Result<Self, Failure> {
         cpu.check()?;
-        cpu.pin(0)?;
         let name = plan.show.wording.tool;
         let mut tool = Self {
             name,
@@ -581,19 +580,24 @@ impl Tool {
     }
 }
 
-/// Runs an end on a runtime of its own, which takes over the signals.
-fn run<T>(
+/// Runs an end on a thread and a runtime of its own, which takes over the
+/// signals.
+fn run<T: Send>(
     patience: &PatienceArgs,
     cpu: &CpuArgs,
-    work: impl AsyncFnOnce(&Patience) -> Result<T, Ended>,
+    work: impl AsyncFnOnce(&Patience) -> Result<T, Ended> + Send,
 ) -> Result<T, Ended> {
-    let runtime = current_thread(cpu.wait()).map_err(Error::Runtime)?;
-    run_to_end(runtime, async {
-        let patience = Patience {
-            interrupt: Interrupt::install().map_err(Error::Runtime)?,
-            timeout: patience.timeout,
-            cpu: cpu.clone(),
-        };
-        work(&patience).await
-    })
+    let measured = on_own_thread(|| {
+        cpu.pin(0).map_err(Error::Cpu)?;
+        let runtime = current_thread(cpu.wait()).map_err(Error::Runtime)?;
+        run_to_end(runtime, async {
+            let patience = Patience {
+                interrupt: Interrupt::install().map_err(Error::Runtime)?,
+                timeout: patience.timeout,
+                cpu: cpu.clone(),
+            };
+            work(&patience).await
+        })
+    });
+    measured.map_err(Error::Runtime)?
 }

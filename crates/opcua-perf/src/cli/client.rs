@@ -28,7 +28,7 @@ use perf_core::monitor::{Show, Wording};
 use perf_core::recorder::HistogramRecorder;
 use perf_core::report::outputs::{Outputs, Table};
 use perf_core::report::{IntervalReport, Outcome, Report};
-use perf_core::runtime::{Interrupt, Stop, Watch, current_thread, run_to_end};
+use perf_core::runtime::{Interrupt, Stop, Watch, current_thread, on_own_thread, run_to_end};
 use perf_core::summary::LatencySummary;
 use perf_core::units::{count, float};
 use perf_core::warning::{Doubts, Warning, few_samples};
@@ -395,8 +395,6 @@ pub fn client() -> ExitCode {
             Some(_) => None,
             None => Some(OwnServer::start(plan.policy, plan.cpu.clone())?),
         };
-        // Only now: a thread starts where its parent is pinned.
-        plan.cpu.pin(0)?;
         // clap sees to it that there is one of the two.
         let url = plan
             .url
@@ -405,13 +403,19 @@ pub fn client() -> ExitCode {
         let url = url.cloned().ok_or_else(|| Failure::usage("no server"))?;
         let here = url.is_on_this_host();
         let doubts = Doubts::before();
-        let runtime = current_thread(plan.cpu.wait()).map_err(no_runtime)?;
-        let (told, ended) = run_to_end(runtime, async {
-            match Interrupt::install() {
-                Ok(interrupt) => Box::pin(Client::new(&plan, url, interrupt, quiet).run()).await,
-                Err(error) => (Told::default(), Some(no_runtime(error).into())),
-            }
+        let measured = on_own_thread(|| {
+            plan.cpu.pin(0)?;
+            let runtime = current_thread(plan.cpu.wait()).map_err(no_runtime)?;
+            Ok::<_, Failure>(run_to_end(runtime, async {
+                match Interrupt::install() {
+                    Ok(interrupt) => {
+                        Box::pin(Client::new(&plan, url, interrupt, quiet).run()).await
+                    }
+                    Err(error) => (Told::default(), Some(no_runtime(error).into())),
+                }
+            }))
         });
+        let (told, ended) = measured.map_err(no_runtime)??;
         // The server wants a CPU at the same time.
         let threads = if here { 2 } else { 1 };
         conclude(&plan, told, ended, doubts.after(true, threads), outputs)

@@ -8,7 +8,7 @@ use clap::Parser;
 use opcua::crypto::SecurityPolicy;
 use perf_core::cli::{CpuArgs, note, run_main};
 use perf_core::exit::{Exit, Failure};
-use perf_core::runtime::{Interrupt, Wait, current_thread, run_to_end};
+use perf_core::runtime::{Interrupt, Wait, current_thread, on_own_thread, run_to_end};
 
 use super::{identity, no_runtime};
 use crate::endpoint::EndpointUrl;
@@ -97,22 +97,26 @@ impl Args {
 pub fn server() -> ExitCode {
     run_main(std::env::args_os(), |args: Args| {
         args.cpu.check()?;
-        args.cpu.pin(0)?;
-        let spins = args.cpu.wait();
+        let cpu = args.cpu.clone();
+        let spins = cpu.wait();
         let config = args.config()?;
         let wait = if config.spin && spins == Wait::Sleep {
             Wait::SpinOnDemand
         } else {
             spins
         };
-        let runtime = current_thread(wait).map_err(no_runtime)?;
-        run_to_end(runtime, async {
-            let mut interrupt = Interrupt::install().map_err(no_runtime)?;
-            let server = Server::bind(config)
-                .await
-                .map_err(|error| Failure::run(&error))?;
-            server.run(async { interrupt.wait().await }).await;
-            Ok(Exit::Success)
-        })
+        let served = on_own_thread(|| {
+            cpu.pin(0)?;
+            let runtime = current_thread(wait).map_err(no_runtime)?;
+            run_to_end(runtime, async {
+                let mut interrupt = Interrupt::install().map_err(no_runtime)?;
+                let server = Server::bind(config)
+                    .await
+                    .map_err(|error| Failure::run(&error))?;
+                server.run(async { interrupt.wait().await }).await;
+                Ok(Exit::Success)
+            })
+        });
+        served.map_err(no_runtime)?
     })
 }
