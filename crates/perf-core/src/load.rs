@@ -32,6 +32,12 @@ pub trait Operation {
     /// Whatever keeps it from being done.
     fn execute(&mut self, at_most: u64) -> impl Future<Output = Result<u64, Self::Error>>;
 
+    /// How long the last one took, where several are under way at a time;
+    /// `None` where it took as long as [`execute`](Self::execute).
+    fn took(&self) -> Option<Duration> {
+        None
+    }
+
     /// Forgets what it has noted of the operations so far: they were warm-up.
     fn forget(&mut self) {}
 }
@@ -158,6 +164,7 @@ where
         let end = start.map(|started| {
             let ended = run.clock.now();
             if done > 0 {
+                let started = operation.took().map_or(started, |took| ended.before(took));
                 run.recorder.record(Sample {
                     intended: started,
                     started,
@@ -314,6 +321,35 @@ mod tests {
                 stop: StopReason::Complete
             }
         );
+    }
+
+    /// Two are under way at a time, each takes 2 us, and one ends every us.
+    struct Overlapping<'a>(&'a ManualClock);
+
+    impl Operation for Overlapping<'_> {
+        type Error = ();
+
+        async fn execute(&mut self, _: u64) -> Result<u64, ()> {
+            self.0.advance(MICRO);
+            Ok(1)
+        }
+
+        fn took(&self) -> Option<Duration> {
+            Some(MICRO * 2)
+        }
+    }
+
+    #[test]
+    fn a_sample_is_as_long_as_its_operation_though_others_ended_meanwhile() {
+        let clock = ManualClock::default();
+        let mut run = Run::new(&clock, HistogramRecorder::closed_loop());
+        // Behind the clock's origin, before which nothing can have begun.
+        clock.advance(MICRO * 5);
+        block_on(closed_loop(&mut Overlapping(&clock), count(10), &mut run)).unwrap();
+        let (measurement, recorder) = run.finish(StopReason::Complete);
+        assert_eq!(measurement.elapsed, MICRO * 10);
+        let counts = recorder.response().counts();
+        assert_eq!((counts.len(), counts.min(), counts.max()), (10, 2000, 2000));
     }
 
     #[test]

@@ -90,9 +90,72 @@ pub fn usage() -> Usage {
     }
 }
 
+/// Too few file descriptors for what is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "that needs {needed} file descriptors, and this process may have {allowed}; raise the limit (ulimit -n {needed})"
+)]
+pub struct TooFewDescriptors {
+    /// How many it takes.
+    pub needed: u64,
+    /// How many the system allows.
+    pub allowed: u64,
+}
+
+/// Makes sure that this process may have `needed` descriptors open at once:
+/// raises its own limit (`RLIMIT_NOFILE`) where the system lets it.
+///
+/// # Errors
+/// When the system allows fewer.
+#[cfg(unix)]
+pub fn allow_descriptors(needed: u64) -> Result<(), TooFewDescriptors> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+    let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        // Unknown: the system will tell when there are too few.
+        return Ok(());
+    };
+    if now >= needed {
+        return Ok(());
+    }
+    if most >= needed && setrlimit(Resource::RLIMIT_NOFILE, needed, most).is_ok() {
+        return Ok(());
+    }
+    Err(TooFewDescriptors {
+        needed,
+        allowed: now.max(most.min(needed - 1)),
+    })
+}
+
+/// Elsewhere a process has no such limit that could be in the way.
+///
+/// # Errors
+/// None.
+#[cfg(not(unix))]
+pub fn allow_descriptors(_: u64) -> Result<(), TooFewDescriptors> {
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn descriptors_are_refused_above_what_the_system_allows() {
+        assert_eq!(allow_descriptors(1), Ok(()));
+        let Err(error) = allow_descriptors(u64::MAX - 1) else {
+            // A system without any limit.
+            return;
+        };
+        assert!(error.allowed < error.needed);
+        assert!(
+            error
+                .to_string()
+                .ends_with("raise the limit (ulimit -n 18446744073709551614)"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn usage_only_grows() {

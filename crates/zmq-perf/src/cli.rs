@@ -10,9 +10,12 @@ use perf_core::cli::{
     positive_count,
 };
 use perf_core::exit::Failure;
+use perf_core::resources::allow_descriptors;
+use perf_core::units::count;
 
 use crate::curve::{KeyError, Keys};
 use crate::endpoint::{Endpoint, ParseError};
+use crate::error::Error;
 use crate::loopback::{self, Place};
 #[cfg(feature = "omq")]
 use crate::stack::Refusal;
@@ -55,6 +58,17 @@ fn target(text: &str) -> Result<Target, ParseError> {
 fn message_size(text: &str) -> Result<usize, String> {
     let size = number_up_to(text, MESSAGE_SIZE_MAX, " bytes")?;
     usize::try_from(size).map_err(|_| "larger than this machine's memory".to_owned())
+}
+
+/// The most connections that one address can make to another are about 28,000
+/// (the system's ephemeral ports); this leaves room for others.
+const PEERS_MAX: u64 = 10_000;
+
+fn peers(text: &str) -> Result<usize, String> {
+    match number_up_to(text, PEERS_MAX, "").map(usize::try_from) {
+        Ok(Ok(peers)) if peers > 0 => Ok(peers),
+        _ => Err(format!("expected a whole number from 1 to {PEERS_MAX}")),
+    }
 }
 
 fn enable_curve(text: &str) -> Result<bool, String> {
@@ -135,6 +149,43 @@ pub(crate) struct ProxyThr {
     pub(crate) patience: PatienceArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
+}
+
+/// Descriptors of a tool beside its connections: streams, files, the runtime.
+const OTHER_DESCRIPTORS: usize = 64;
+
+/// How many connections there are.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Run")]
+pub(crate) struct PeersArgs {
+    /// How many connections there are to be between the two ends
+    ///
+    /// The end that connects opens so many from this one process, and what is
+    /// to be done goes to whichever is free; the end that binds makes room for
+    /// so many. Counts and rates are those of all together.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = peers)]
+    peers: usize,
+}
+
+impl PeersArgs {
+    /// Whether there is more than one.
+    pub(crate) const fn several(self) -> bool {
+        self.peers > 1
+    }
+
+    /// How many, when the system has file descriptors for them; `ends` of them
+    /// are in this process.
+    pub(crate) fn allowed(self, ends: usize) -> Result<usize, Failure> {
+        if self.several() {
+            allow_descriptors(count(self.peers * ends + OTHER_DESCRIPTORS)).map_err(|error| {
+                Failure::run(&Error::Descriptors {
+                    peers: self.peers,
+                    source: error,
+                })
+            })?;
+        }
+        Ok(self.peers)
+    }
 }
 
 /// Where the other end of an inproc tool runs.
@@ -241,6 +292,8 @@ pub(crate) struct LocalLat {
     #[command(flatten)]
     pub(crate) curve: CurveServerArgs,
     #[command(flatten)]
+    pub(crate) peers: PeersArgs,
+    #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     #[command(flatten)]
     pub(crate) patience: PatienceArgs,
@@ -269,6 +322,8 @@ pub(crate) struct RemoteLat {
     pub(crate) run: RunArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
+    #[command(flatten)]
+    pub(crate) peers: PeersArgs,
     #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     #[command(flatten)]
@@ -304,6 +359,8 @@ pub(crate) struct LocalThr {
     #[command(flatten)]
     pub(crate) run: RunArgs,
     #[command(flatten)]
+    pub(crate) peers: PeersArgs,
+    #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     #[command(flatten)]
     pub(crate) patience: PatienceArgs,
@@ -333,6 +390,8 @@ pub(crate) struct RemoteThr {
     pub(crate) run: RunArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
+    #[command(flatten)]
+    pub(crate) peers: PeersArgs,
     #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     #[command(flatten)]

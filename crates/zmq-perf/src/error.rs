@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use perf_core::exit::Failure;
 use perf_core::measure::Halt;
+use perf_core::resources::TooFewDescriptors;
 use perf_core::runtime::Stop;
 
 use crate::endpoint::Endpoint;
@@ -21,6 +22,14 @@ pub enum Error {
     /// `--cpu` for the other end of `--loopback`.
     #[error("{0}")]
     Cpu(Failure),
+    /// `--peers` and the system's limit.
+    #[error("cannot have {peers} peers")]
+    Descriptors {
+        /// How many were asked for.
+        peers: usize,
+        /// What that takes.
+        source: TooFewDescriptors,
+    },
     /// The own end of the connection.
     #[error("cannot bind {endpoint}")]
     Bind {

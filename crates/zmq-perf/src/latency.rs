@@ -1,10 +1,13 @@
 //! Ping-pong: one end sends a message and waits for it to come back, over and
 //! over. Upstream: `perf/remote_lat.cpp`, `perf/local_lat.cpp`.
 
-use perf_core::limit::RunLimit;
-use perf_core::load::Operation;
-use perf_core::measure::{Halt, Plan, measure};
+use std::sync::Arc;
 
+use perf_core::limit::RunLimit;
+use perf_core::load::{Operation, Progress};
+use perf_core::measure::{Halt, Plan};
+
+use crate::crew::{Worker, drive, open_all};
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
 use crate::loopback::{OtherEnd, Place};
@@ -19,6 +22,17 @@ impl<R: Request> Operation for RoundTrip<R> {
     #[inline]
     async fn execute(&mut self, _: u64) -> Result<u64, StackError> {
         self.0.round_trip().await.map(|()| 1)
+    }
+}
+
+impl<R: Request> Worker for RoundTrip<R> {
+    fn left(&self) -> Arc<Progress> {
+        // Whoever has its reply has nothing left to send.
+        Arc::default()
+    }
+
+    async fn finish(self) -> Result<(), StackError> {
+        Ok(())
     }
 }
 
@@ -43,7 +57,8 @@ pub const fn done(completed: u64, limit: RunLimit) -> Done {
     }
 }
 
-/// The end that measures: connects, and makes round trips as planned.
+/// The end that measures: connects as often as there are to be peers, and
+/// makes round trips as planned.
 ///
 /// # Errors
 /// When there was nothing to measure. A run that ends early still has its
@@ -54,12 +69,11 @@ pub async fn request<S: Stack>(
     patience: &Patience,
 ) -> Result<Measured, Ended> {
     let nothing = done(0, plan.limit);
-    let end = session::connect(socket, patience, nothing, S::Request::connect(socket)).await?;
-    Ok(Measured {
-        finished: measure(&mut RoundTrip(end), plan, &patience.running()).await,
-        untimed: 0,
-        endpoint: socket.endpoint.clone(),
-    })
+    let opened = open_all(socket.peers, async || {
+        S::Request::connect(socket).await.map(RoundTrip)
+    });
+    let ends = session::connect(socket, patience, nothing, opened).await?;
+    Ok(drive(ends, plan, patience, socket).await)
 }
 
 /// The end that sends everything back: binds, tells `on_bound` where, and
@@ -80,6 +94,7 @@ pub async fn reply<S: Stack>(
     let nothing = done(0, plan.limit);
     session::first(&mut serve, &patience.waiting(), &bound, nothing).await?;
     let mut measured = session::rest(&mut serve, plan, patience, bound).await;
+    measured.shares = serve.0.shares().to_vec();
     if plan.limit == RunLimit::Endless {
         measured.end_with_peer();
     } else if measured.finished.halt.is_none() {

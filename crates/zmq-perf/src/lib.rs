@@ -9,6 +9,7 @@
 //! together.
 
 mod cli;
+mod crew;
 pub mod curve;
 pub mod endpoint;
 pub mod error;

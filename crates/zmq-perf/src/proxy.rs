@@ -81,6 +81,7 @@ pub async fn receive(socket: &Socket, plan: &Plan, patience: &Patience) -> Resul
     Ok(Measured {
         finished,
         untimed: 0,
+        shares: Vec::new(),
         endpoint: socket.endpoint.clone(),
     })
 }

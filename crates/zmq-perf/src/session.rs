@@ -158,6 +158,7 @@ pub async fn rest<O: Operation<Error = StackError>>(
         finished,
         untimed: 1,
         endpoint,
+        shares: Vec::new(),
     }
 }
 
@@ -187,6 +188,8 @@ pub struct Measured {
     pub untimed: u64,
     /// The endpoint, with what the system chose.
     pub endpoint: Endpoint,
+    /// What went over each connection, where that is known.
+    pub shares: Vec<u64>,
 }
 
 impl Measured {

@@ -2,9 +2,12 @@
 //! messages arrive. Upstream: `perf/remote_thr.cpp`, `perf/local_thr.cpp`.
 
 use perf_core::limit::RunLimit;
-use perf_core::load::Operation;
-use perf_core::measure::{Halt, Plan, measure};
+use std::sync::Arc;
 
+use perf_core::load::{Operation, Progress};
+use perf_core::measure::Plan;
+
+use crate::crew::{Worker, drive, open_all};
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
 use crate::loopback::{OtherEnd, Place};
@@ -55,6 +58,16 @@ impl<P: Push, F: Fill> Operation for PushSome<P, F> {
     }
 }
 
+impl<P: Push, F: Fill> Worker for PushSome<P, F> {
+    fn left(&self) -> Arc<Progress> {
+        self.end.left()
+    }
+
+    async fn finish(self) -> Result<(), StackError> {
+        self.end.finish().await
+    }
+}
+
 /// How far a number of messages came.
 #[must_use]
 pub const fn done(completed: u64, limit: RunLimit) -> Done {
@@ -91,6 +104,7 @@ pub async fn receive<S: Stack>(
     let nothing = done(0, plan.limit);
     session::first(&mut pull, &patience.waiting(), &bound, nothing).await?;
     let mut measured = session::rest(&mut pull, plan, patience, bound).await;
+    measured.shares = pull.end.shares().to_vec();
     if plan.limit.elapsed().is_some() {
         measured.end_with_peer();
         if measured.finished.halt.is_none() {
@@ -100,8 +114,8 @@ pub async fn receive<S: Stack>(
     Ok(measured)
 }
 
-/// The end that sends: connects, sends as planned, and returns when the last
-/// message has left.
+/// The end that sends: connects as often as there are to be peers, sends as
+/// planned, and returns when the last message has left.
 ///
 /// # Errors
 /// When there was nothing to send to. A run that ends early still has its
@@ -113,23 +127,13 @@ pub async fn send<S: Stack>(
     fill: impl Fill,
 ) -> Result<Measured, Ended> {
     let nothing = done(0, plan.limit);
-    let end = session::connect(socket, patience, nothing, S::Push::connect(socket)).await?;
-    let mut push = PushSome { end, fill };
-    let watch = patience.running();
-    let mut measured = Measured {
-        finished: measure(&mut push, plan, &watch).await,
-        untimed: 0,
-        endpoint: socket.endpoint.clone(),
-    };
-    if measured.finished.halt.is_none() {
-        let left = push.end.left();
-        measured.finished.halt = match watch.supervise(left, push.end.finish()).await {
-            Ok(Ok(())) => None,
-            Ok(Err(source)) => Some(Halt::Failed(source)),
-            Err(stop) => Some(Halt::Stopped(stop)),
-        };
-    }
-    Ok(measured)
+    let opened = open_all(socket.peers, async || {
+        let end = S::Push::connect(socket).await?;
+        let fill = fill.clone();
+        Ok(PushSome { end, fill })
+    });
+    let ends = session::connect(socket, patience, nothing, opened).await?;
+    Ok(drive(ends, plan, patience, socket).await)
 }
 
 /// Both ends in one process: the other at its place.

@@ -11,7 +11,7 @@ use perf_core::limit::{Rate, RunLimit, StopReason};
 use perf_core::measure::{Finished, Plan};
 use perf_core::monitor::{Show, Wording};
 use perf_core::report::outputs::{Outputs, Table};
-use perf_core::report::{IntervalReport, Outcome, Report};
+use perf_core::report::{IntervalReport, Outcome, Peer, Report};
 use perf_core::runtime::{Interrupt, current_thread, on_own_thread, run_to_end};
 use perf_core::summary::{LatencySummary, Throughput, mean};
 use perf_core::units::{count, float, nanos};
@@ -19,8 +19,8 @@ use perf_core::warning::{Doubts, Warning, few_samples};
 use serde_json::Value;
 
 use crate::cli::{
-    InprocLat, InprocThr, LocalLat, LocalThr, PlaceArgs, RemoteLat, RemoteThr, Target, check_stamp,
-    loopback_first,
+    InprocLat, InprocThr, LocalLat, LocalThr, PeersArgs, PlaceArgs, RemoteLat, RemoteThr, Target,
+    check_stamp, loopback_first,
 };
 use crate::curve::Keys;
 use crate::endpoint::Endpoint;
@@ -43,7 +43,8 @@ pub fn local_lat() -> ExitCode {
         let curve = args.curve.keys(false)?;
         let carrier = args.stack.between(&args.endpoint, curve.is_some())?;
         let mut tool = Tool::open(&args.report, None, &plan, &args.cpu)?;
-        let socket = tool.socket(carrier, args.endpoint, args.size, curve, &args.patience);
+        let mut socket = tool.socket(carrier, args.endpoint, args.size, curve, &args.patience);
+        tool.peers(&mut socket, args.peers, 1)?;
         let served = run(&args.patience, &args.cpu, async |patience| {
             on_stack!(carrier, S => {
                 latency::reply::<S>(&socket, &plan, patience, |_| ()).await
@@ -57,14 +58,16 @@ pub fn local_lat() -> ExitCode {
 #[must_use]
 pub fn remote_lat() -> ExitCode {
     run_main(loopback_first(), |args: RemoteLat| {
-        let timed = args.report.wants_times(&args.distribution);
+        // With several under way the elapsed time says nothing of one.
+        let timed = args.report.wants_times(&args.distribution) || args.peers.several();
         let plan = latency_plan("remote_lat", args.count, &args.run, &args.rate, timed)?;
         let endpoint = args.target.endpoint()?;
         let loopback = args.target == Target::Loopback;
         let curve = args.curve.keys(false, loopback)?;
         let carrier = args.stack.between(&endpoint, curve.is_some())?;
         let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
-        let socket = tool.socket(carrier, endpoint, args.size, curve, &args.patience);
+        let mut socket = tool.socket(carrier, endpoint, args.size, curve, &args.patience);
+        tool.peers(&mut socket, args.peers, if loopback { 2 } else { 1 })?;
         let measured = run(&args.patience, &args.cpu, async |patience| {
             on_stack!(carrier, S => if loopback {
                 latency::loopback::<S>(&socket, &plan, patience, Place::OwnThread).await
@@ -119,7 +122,8 @@ pub fn local_thr() -> ExitCode {
         let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
         let loopback = args.target == Target::Loopback;
         tool.setting("stamp", args.stamp);
-        let socket = tool.socket(carrier, endpoint, size, curve, &args.patience);
+        let mut socket = tool.socket(carrier, endpoint, size, curve, &args.patience);
+        tool.peers(&mut socket, args.peers, if loopback { 2 } else { 1 })?;
         let mut delays = args.stamp.then(Delays::new);
         let measured = run(&args.patience, &args.cpu, async |patience| {
             let bound = |_: &Endpoint| Ok(());
@@ -228,7 +232,8 @@ pub fn remote_thr() -> ExitCode {
         let carrier = args.stack.between(&args.endpoint, curve.is_some())?;
         let mut tool = Tool::open(&args.report, None, &plan, &args.cpu)?;
         tool.setting("stamp", args.stamp);
-        let socket = tool.socket(carrier, args.endpoint, size, curve, &args.patience);
+        let mut socket = tool.socket(carrier, args.endpoint, size, curve, &args.patience);
+        tool.peers(&mut socket, args.peers, 1)?;
         let sent = run(&args.patience, &args.cpu, async |patience| {
             on_stack!(carrier, S => if args.stamp {
                 throughput::send::<S>(&socket, &plan, patience, SendTime::new()).await
@@ -372,7 +377,16 @@ impl Tool {
             endpoint,
             size,
             curve,
+            peers: 1,
         }
+    }
+
+    /// Sees to it that there can be so many connections, `ends` of each in this
+    /// process.
+    fn peers(&mut self, socket: &mut Socket, args: PeersArgs, ends: usize) -> Result<(), Failure> {
+        socket.peers = args.allowed(ends)?;
+        self.setting("peers", count(socket.peers));
+        Ok(())
     }
 
     /// Where the other end of an inproc tool runs; said where it is not on a
@@ -402,8 +416,9 @@ impl Tool {
     /// Adds a latency to the outcome; returns upstream's line of it.
     fn latency(&mut self, measured: &Measured) -> String {
         let finished = &measured.finished;
-        let mean = match (&finished.times, self.plan.rate) {
-            (Some(times), Some(_)) => times.response().mean(),
+        let sequential = self.plan.rate.is_none() && measured.shares.is_empty();
+        let mean = match &finished.times {
+            Some(times) if !sequential => times.response().mean(),
             _ => mean(&finished.measurement),
         };
         self.outcome.latency_mean_ns = mean.map(|mean| float(nanos(mean)) * ONE_WAY);
@@ -452,6 +467,7 @@ impl Tool {
                     .map(|interval| IntervalReport::new(interval, one_way))
                     .collect();
                 text = lines(&mut self, &measured);
+                self.shares(&measured.shares);
                 self.report.result = Some(std::mem::take(&mut self.outcome));
                 times = measured.finished.times;
                 ended
@@ -502,6 +518,26 @@ impl Tool {
             note(self.name, &format!("warning: {warning}"));
         }
         self.report.warn(&warnings);
+    }
+
+    /// Adds what went over each connection, where there are several.
+    fn shares(&mut self, shares: &[u64]) {
+        if let (Some(least), Some(most), true) =
+            (shares.iter().min(), shares.iter().max(), shares.len() > 1)
+        {
+            let what = self.plan.show.wording.what;
+            note(
+                self.name,
+                &format!(
+                    "connections: {}, of {least} to {most} {what} each",
+                    shares.len()
+                ),
+            );
+            self.outcome.peers = shares
+                .iter()
+                .map(|&operations| Peer { operations })
+                .collect();
+        }
     }
 
     /// Adds the distributions of the round trips.

@@ -35,6 +35,8 @@ pub struct Socket {
     pub size: usize,
     /// The keys of CURVE, where it is asked for.
     pub curve: Option<Keys>,
+    /// How many connections there are to be.
+    pub peers: usize,
 }
 
 /// What goes wrong inside a stack.
@@ -98,6 +100,11 @@ pub trait Reply: Sized {
     /// Takes a request and sends it back.
     fn serve(&mut self) -> impl Future<Output = Step<()>>;
 
+    /// How many requests of each peer were answered, where the stack tells.
+    fn shares(&self) -> &[u64] {
+        &[]
+    }
+
     /// Closes; returns when the last reply has left. Nothing to do where
     /// [`Reply::serve`] returns no earlier than that.
     fn finish(self) -> impl Future<Output = Step<()>> {
@@ -129,6 +136,11 @@ pub trait Pull: Sized {
     /// Receives at least one and `at_most` messages, and has each looked at;
     /// says how many.
     fn pull(&mut self, at_most: u64, visit: &mut impl Visit) -> impl Future<Output = Step<u64>>;
+
+    /// How many messages came from each peer, where the stack tells.
+    fn shares(&self) -> &[u64] {
+        &[]
+    }
 }
 
 /// The four ends of a stack.

@@ -42,12 +42,19 @@ impl Stack for Omq {
     type Pull = OmqPull;
 }
 
-/// How many payload bytes each queue between two ends may hold, about.
+/// How many payload bytes the queues between two ends may hold, about.
 const WINDOW_BYTES: usize = 16 << 20;
 
 /// How many messages each of them may hold, at most; upstream's high-water
 /// mark.
 const WINDOW_MESSAGES: usize = 1000;
+
+/// How many the queues of all peers may hold together, about: the crate makes
+/// room for them from the start.
+const SHARED_MESSAGES: usize = 64 * WINDOW_MESSAGES;
+
+/// The least that each of many peers may hold.
+const LEAST_MESSAGES: usize = 32;
 
 /// How many messages are given to the crate, or taken from it, at once.
 const BATCH: usize = 256;
@@ -68,7 +75,8 @@ enum Side {
 
 /// What a socket of this side is made with.
 fn options(socket: &Socket, side: Side) -> Options {
-    let options = window(socket.size, WINDOW_MESSAGES);
+    let most = (SHARED_MESSAGES / socket.peers.max(1)).clamp(LEAST_MESSAGES, WINDOW_MESSAGES);
+    let options = window(socket.size.saturating_mul(socket.peers), most);
     match &socket.curve {
         None => options,
         Some(keys) => secured(options, keys, side),

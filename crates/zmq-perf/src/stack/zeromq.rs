@@ -151,6 +151,13 @@ const FIRST_READ: usize = 128;
 /// 32 KiB, or a batch of smaller ones, where the next read has to move it.
 const LONGEST_READ: usize = 256 << 10;
 
+/// What it reads at once from all its peers together, about: the more peers,
+/// the less each, as long as it is worth a call.
+const SHARED_READ: usize = 16 << 20;
+
+/// The least of that.
+const LEAST_READ: usize = 16 << 10;
+
 /// How many short reads let it read less, its default.
 const SHORT_READS: usize = 2;
 
@@ -178,7 +185,8 @@ async fn bind<S: ::zeromq::Socket>(socket: &Socket) -> Step<(Bound<S>, Endpoint)
         ),
     };
     let mut options = SocketOptions::default();
-    options.read_buffer(FIRST_READ, LONGEST_READ, SHORT_READS);
+    let longest = (SHARED_READ / socket.peers.max(1)).clamp(LEAST_READ, LONGEST_READ);
+    options.read_buffer(FIRST_READ, longest, SHORT_READS);
     let mut bound = S::with_options(options);
     let events = bound.monitor();
     bound

@@ -27,6 +27,8 @@ mod proxy;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 #[cfg(unix)]
 mod signals;
 #[cfg(test)]

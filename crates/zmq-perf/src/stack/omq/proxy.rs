@@ -161,6 +161,7 @@ mod tests {
             endpoint: Endpoint::Inproc(name.to_owned()),
             size: 100,
             curve: None,
+            peers: 1,
         }
     }
 

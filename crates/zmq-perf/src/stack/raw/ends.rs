@@ -221,6 +221,10 @@ impl Reply for RawReply {
         Ok(())
     }
 
+    fn shares(&self) -> &[u64] {
+        self.rep.shares()
+    }
+
     async fn finish(self) -> Step<()> {
         Ok(self.rep.finish().await?)
     }
@@ -284,5 +288,9 @@ impl Pull for RawPuller {
                 Err(error) => self.door.judge(error)?,
             }
         }
+    }
+
+    fn shares(&self) -> &[u64] {
+        self.pull.shares()
     }
 }

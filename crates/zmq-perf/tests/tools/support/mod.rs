@@ -294,6 +294,8 @@ const NOTICES: &[&str] = &[
     "waiting for a peer at ",
     "refused a peer: ",
     "let a peer go: ",
+    "connections: ",
+    "rate: ",
     WARNING,
 ];
 
