@@ -8,7 +8,7 @@
 //! [`libzmq_text`] says what upstream would print, and [`tool`] puts it all
 //! together.
 
-mod cli;
+pub mod cli;
 pub mod curve;
 pub mod endpoint;
 pub mod error;
