@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,11 @@ use clap::{Args, Command, Parser};
 use core_affinity::CoreId;
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
+use crate::host::Build;
 use crate::limit::{RATES, Rate, RunLimit};
-use crate::report::Report;
 use crate::report::outputs::OutputError;
+use crate::report::{Report, Stack};
 use crate::wait::Wait;
 
 /// Parses the command line of a tool (its name first), runs it, and says how
@@ -45,6 +46,35 @@ pub fn run_main<A: Parser>(
         failure.exit()
     });
     exit.into()
+}
+
+/// What `--version` says behind the tool's name: all that decides what a
+/// figure of this program means, where `-V` has the version alone.
+#[must_use]
+pub fn long_version(version: &str, stacks: &[Stack]) -> String {
+    let Build { profile, target } = Build::this();
+    let mut text = format!("{version}\ntarget: {target}\nprofile: {profile}");
+    for Stack {
+        name,
+        crate_name,
+        version,
+    } in stacks
+    {
+        // Writing into a string does not fail.
+        let _ = write!(text, "\nstack {name}: {crate_name} {version}");
+    }
+    text
+}
+
+/// What stands at the end of `--help`: examples, each a command line and what
+/// it is for, and the exit codes.
+#[must_use]
+pub fn after_help(examples: &[(&str, &str)]) -> String {
+    let mut text = String::from("Examples:\n");
+    for (purpose, command) in examples {
+        let _ = writeln!(text, "  {purpose}:\n    {command}\n");
+    }
+    text + exit::TABLE
 }
 
 /// The document of a run that failed before it had a report.
@@ -409,6 +439,24 @@ mod tests {
     struct Args {
         #[arg(value_name = "count", value_parser = positive_count)]
         _count: NonZeroU64,
+    }
+
+    #[test]
+    fn the_long_version_tells_the_build_and_the_stacks() {
+        let stack = |name, crate_name, version| Stack {
+            name,
+            crate_name,
+            version,
+        };
+        let stacks = [stack("one", "crate-one", "1.2.3"), stack("two", "two", "4")];
+        let build = Build::this();
+        assert_eq!(
+            long_version("0.1.0", &stacks),
+            format!(
+                "0.1.0\ntarget: {}\nprofile: {}\nstack one: crate-one 1.2.3\nstack two: two 4",
+                build.target, build.profile
+            )
+        );
     }
 
     fn line(argv: &[&str]) -> String {

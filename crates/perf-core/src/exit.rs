@@ -4,6 +4,18 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+/// The exit codes as every tool's help lists them.
+pub const TABLE: &str = "\
+Exit codes:
+  0    the run is whole and every reply was right; a server or an endless client
+       was ended by Ctrl-C; the reader of stdout went away
+  1    it could not connect, bind or finish; a reply was wrong; an output could
+       not be written
+  2    the command line is wrong
+  130  a counted run was interrupted; what was measured is still printed, and
+       marked
+";
+
 /// The exit codes, the same for every tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -134,5 +146,10 @@ mod tests {
     fn the_codes_are_those_of_the_table() {
         let codes = [Exit::Success, Exit::Failure, Exit::Usage, Exit::Interrupted].map(Exit::code);
         assert_eq!(codes, [0, 1, 2, 130]);
+        let listed: Vec<u8> = TABLE
+            .lines()
+            .filter_map(|line| line.split_whitespace().next()?.parse().ok())
+            .collect();
+        assert_eq!(listed, codes);
     }
 }

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser};
+use clap::{ArgAction, Args, Command, CommandFactory, Parser};
 use perf_core::cli::{
-    CpuArgs, DistributionArgs, PatienceArgs, RateArgs, ReportArgs, RunArgs, number_up_to,
-    positive_count,
+    CpuArgs, DistributionArgs, PatienceArgs, RateArgs, ReportArgs, RunArgs, after_help,
+    long_version, number_up_to, positive_count,
 };
 use perf_core::exit::Failure;
 use perf_core::resources::allow_descriptors;
@@ -88,6 +88,47 @@ pub(crate) fn loopback_first() -> Vec<OsString> {
     tool.into_iter().chain(moved).chain(rest).collect()
 }
 
+/// The command lines of all tools, for whoever makes manual pages and
+/// completions of them.
+#[must_use]
+pub fn commands() -> Vec<Command> {
+    vec![
+        LocalLat::command(),
+        RemoteLat::command(),
+        LocalThr::command(),
+        RemoteThr::command(),
+        InprocLat::command(),
+        InprocThr::command(),
+        #[cfg(feature = "omq")]
+        ProxyThr::command(),
+    ]
+}
+
+/// What can carry messages between processes.
+const BETWEEN: &[Carrier] = &[
+    Carrier::Zeromq,
+    #[cfg(feature = "omq")]
+    Carrier::Omq,
+    Carrier::Raw,
+];
+
+/// What can carry messages within one process.
+const WITHIN: &[Carrier] = &[
+    #[cfg(feature = "omq")]
+    Carrier::Omq,
+    Carrier::Channel,
+];
+
+/// What can carry messages through a proxy.
+#[cfg(feature = "omq")]
+const THROUGH_PROXY: &[Carrier] = &[Carrier::Omq];
+
+/// What `--version` says of a tool that has these to choose from.
+fn version_with(carriers: &[Carrier]) -> String {
+    let stacks: Vec<_> = carriers.iter().map(|carrier| carrier.describe()).collect();
+    long_version(env!("CARGO_PKG_VERSION"), &stacks)
+}
+
 /// What carries the messages.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Run")]
@@ -130,7 +171,21 @@ impl StackArgs {
 /// thread, over inproc. The clock starts before the senders do.
 #[cfg(feature = "omq")]
 #[derive(Debug, Parser)]
-#[command(name = "proxy_thr", version)]
+#[command(
+    name = "proxy_thr",
+    version,
+    long_version = version_with(THROUGH_PROXY),
+    after_long_help = after_help(&[
+        (
+            "A million messages from each of two senders",
+            "proxy_thr 1024 1000000",
+        ),
+        (
+            "For 10 s, with a line for each second",
+            "proxy_thr 1024 --duration 10s --interval 1s",
+        ),
+    ])
+)]
 pub(crate) struct ProxyThr {
     /// Bytes of payload in each message
     #[arg(value_name = "message-size", value_parser = message_size)]
@@ -275,7 +330,29 @@ fn key_failure(error: &KeyError) -> Failure {
 /// Serves a number of round trips; without one it serves until its last peer
 /// has closed its connection.
 #[derive(Debug, Parser)]
-#[command(name = "local_lat", version)]
+#[command(
+    name = "local_lat",
+    version,
+    long_version = version_with(BETWEEN),
+    after_long_help = after_help(&[
+        (
+            "Serve the other box, on the address of one interface, until it is done",
+            "local_lat tcp://eth0:5555 1",
+        ),
+        (
+            "Serve 100000 round trips and no more",
+            "local_lat tcp://*:5555 1 100000",
+        ),
+        (
+            "Answer at once, from a CPU of its own",
+            "local_lat tcp://*:5555 1 --busy-poll --cpu 1",
+        ),
+        (
+            "Encrypt with a key of your own",
+            "local_lat tcp://*:5555 1 --curve-secret-key server.key",
+        ),
+    ])
+)]
 pub(crate) struct LocalLat {
     /// Where to bind, for example `tcp://*:5555`, `tcp://eth0:5555` or `ipc:///tmp/lat`
     #[arg(value_name = "bind-to")]
@@ -302,8 +379,33 @@ pub(crate) struct LocalLat {
 }
 
 /// Measures latency: half the time that a message takes there and back
+///
+/// Prints what libzmq's tool prints: the mean. Either end may start first, and
+/// the other may be libzmq's own.
 #[derive(Debug, Parser)]
-#[command(name = "remote_lat", version)]
+#[command(
+    name = "remote_lat",
+    version,
+    long_version = version_with(BETWEEN),
+    after_long_help = after_help(&[
+        (
+            "Both ends in this process, and the whole distribution",
+            "remote_lat --loopback 1 100000 --percentiles",
+        ),
+        (
+            "To a local_lat on another box, for 10 s behind a second of warm-up",
+            "remote_lat tcp://192.0.2.2:5555 1 --duration 10s --warmup 1s --percentiles",
+        ),
+        (
+            "A thousand a second, as an application would send them, as JSON",
+            "remote_lat tcp://192.0.2.2:5555 256 --duration 30s --rate 1000 --json=run.json",
+        ),
+        (
+            "The cost of the wire and the system alone, as the floor under a stack",
+            "remote_lat --loopback 1 100000 --stack raw --busy-poll --cpu 0,1",
+        ),
+    ])
+)]
 pub(crate) struct RemoteLat {
     /// Where the other end is bound, or --loopback: start it in this process
     #[arg(value_name = "connect-to", value_parser = target, allow_hyphen_values = true)]
@@ -336,9 +438,32 @@ pub(crate) struct RemoteLat {
 
 /// Receives a flood of messages and measures its throughput
 ///
-/// The clock starts when the first message has arrived.
+/// The clock starts when the first message has arrived. Either end may start
+/// first, and the other may be libzmq's own.
 #[derive(Debug, Parser)]
-#[command(name = "local_thr", version)]
+#[command(
+    name = "local_thr",
+    version,
+    long_version = version_with(BETWEEN),
+    after_long_help = after_help(&[
+        (
+            "Both ends in this process",
+            "local_thr --loopback 1024 1000000",
+        ),
+        (
+            "Wait for a remote_thr on another box",
+            "local_thr tcp://eth0:5555 1024 1000000",
+        ),
+        (
+            "With a line for each second, and a row in a table of runs",
+            "local_thr tcp://*:5555 1024 --duration 30s --interval 1s --csv runs.csv",
+        ),
+        (
+            "The delay of each message under load; the other end needs --stamp, too",
+            "local_thr tcp://*:5555 1024 1000000 --stamp --percentiles",
+        ),
+    ])
+)]
 pub(crate) struct LocalThr {
     /// Where to bind, or --loopback: start the other end in this process
     #[arg(value_name = "bind-to", value_parser = target, allow_hyphen_values = true)]
@@ -371,8 +496,29 @@ pub(crate) struct LocalThr {
 }
 
 /// Sends a flood of messages: one end of a throughput measurement
+///
+/// The other end, which may be libzmq's own, measures and prints; this one ends
+/// when the last byte has left.
 #[derive(Debug, Parser)]
-#[command(name = "remote_thr", version)]
+#[command(
+    name = "remote_thr",
+    version,
+    long_version = version_with(BETWEEN),
+    after_long_help = after_help(&[
+        (
+            "Send a million messages of 1 KiB to a local_thr on another box",
+            "remote_thr tcp://192.0.2.2:5555 1024 1000000",
+        ),
+        (
+            "Send 10000 a second with their send times, for the other end to report delays",
+            "remote_thr tcp://192.0.2.2:5555 1024 300000 --rate 10000 --stamp",
+        ),
+        (
+            "Encrypt, with the keys of libzmq's own tools",
+            "remote_thr tcp://192.0.2.2:5555 1024 1000000 1",
+        ),
+    ])
+)]
 pub(crate) struct RemoteThr {
     /// Where the other end is bound
     #[arg(value_name = "connect-to")]
@@ -426,8 +572,29 @@ pub(crate) fn check_stamp(stamp: bool, size: usize) -> Result<(), Failure> {
 
 /// Measures latency between two threads: half the time that a message takes
 /// there and back
+///
+/// Prints what libzmq's tool prints: size and count before the run, the mean
+/// behind it.
 #[derive(Debug, Parser)]
-#[command(name = "inproc_lat", version)]
+#[command(
+    name = "inproc_lat",
+    version,
+    long_version = version_with(WITHIN),
+    after_long_help = after_help(&[
+        (
+            "From one thread to another and back",
+            "inproc_lat 1 100000",
+        ),
+        (
+            "The floor: a bare channel instead of a socket",
+            "inproc_lat 1 100000 --stack raw --percentiles",
+        ),
+        (
+            "Between two tasks of one thread",
+            "inproc_lat 1 100000 --same-thread",
+        ),
+    ])
+)]
 pub(crate) struct InprocLat {
     /// Bytes of payload in each message
     #[arg(value_name = "message-size", value_parser = message_size)]
@@ -457,7 +624,25 @@ pub(crate) struct InprocLat {
 ///
 /// The clock starts when the first message has arrived.
 #[derive(Debug, Parser)]
-#[command(name = "inproc_thr", version)]
+#[command(
+    name = "inproc_thr",
+    version,
+    long_version = version_with(WITHIN),
+    after_long_help = after_help(&[
+        (
+            "From one thread to another",
+            "inproc_thr 1024 1000000",
+        ),
+        (
+            "The floor: a bare channel instead of a socket",
+            "inproc_thr 1024 1000000 --stack raw",
+        ),
+        (
+            "For 10 s, each end on a CPU of its own, as JSON",
+            "inproc_thr 1024 --duration 10s --cpu 0,1 --json",
+        ),
+    ])
+)]
 pub(crate) struct InprocThr {
     /// Bytes of payload in each message
     #[arg(value_name = "message-size", value_parser = message_size)]
@@ -482,4 +667,31 @@ pub(crate) struct InprocThr {
     pub(crate) report: ReportArgs,
     #[command(flatten)]
     pub(crate) distribution: DistributionArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_is_a_command_line_of_its_tool() {
+        for command in commands() {
+            let name = command.get_name().to_owned();
+            let help = command.get_after_long_help().unwrap().to_string();
+            let start = format!("    {name} ");
+            let examples: Vec<_> = help.lines().filter(|l| l.starts_with(&start)).collect();
+            assert!(examples.len() >= 2, "{help}");
+            for example in examples {
+                // As `loopback_first` does.
+                let (moved, rest): (Vec<_>, Vec<_>) = example
+                    .split_whitespace()
+                    .skip(1)
+                    .partition(|&word| word == LOOPBACK);
+                let words = [&[name.as_str()], &moved[..], &rest].concat();
+                if let Err(error) = command.clone().try_get_matches_from(words) {
+                    panic!("{example}: {error}");
+                }
+            }
+        }
+    }
 }

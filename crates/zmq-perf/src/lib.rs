@@ -8,7 +8,7 @@
 //! [`libzmq_text`] says what upstream would print, and [`tool`] puts it all
 //! together.
 
-mod cli;
+pub mod cli;
 mod crew;
 pub mod curve;
 pub mod endpoint;

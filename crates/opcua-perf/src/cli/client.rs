@@ -15,8 +15,8 @@ use opcua::types::{
     AttributeId, DataValue, MessageSecurityMode, NodeId, ReadValueId, StatusCode, Variant,
 };
 use perf_core::cli::{
-    CpuArgs, DistributionArgs, RateArgs, ReportArgs, RunArgs, duration, is_stdout, note,
-    positive_count, run_main,
+    CpuArgs, DistributionArgs, RateArgs, ReportArgs, RunArgs, after_help, duration, is_stdout,
+    note, positive_count, run_main,
 };
 use perf_core::clock::{Clock, MonotonicClock};
 use perf_core::exit::{Exit, Failure};
@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::rows::RowPrinter;
-use super::{identity, no_runtime};
+use super::{identity, no_runtime, version_with};
 use crate::certificate::{Identity, uri_of_this_host};
 use crate::endpoint::EndpointUrl;
 use crate::loopback::OwnServer;
@@ -78,9 +78,35 @@ const MAX_NODES: u64 = 100_000;
 /// Prints what open62541's read performance test prints: a header, and a row
 /// every 100,000 reads, until Ctrl-C. Everything else goes to stderr.
 #[derive(Debug, Parser)]
-#[command(name = TOOL, version)]
+#[command(
+    name = TOOL,
+    version,
+    long_version = version_with(&[StackKind::Raw, StackKind::AsyncOpcua]),
+    after_long_help = after_help(&[
+        (
+            "Server and client in this process, for 10 s",
+            "opcua-perf-client --loopback --duration 10s",
+        ),
+        (
+            "A row every 100,000 reads of opcua-perf-server or open62541's, until Ctrl-C",
+            "opcua-perf-client opc.tcp://192.0.2.2:4840",
+        ),
+        (
+            "A hundred values at once from a PLC, signed and encrypted",
+            "opcua-perf-client opc.tcp://192.0.2.2:4840 --node \"ns=2;s=Temperature\" --nodes-per-read 100 --reads 10000 --security-policy Basic256Sha256",
+        ),
+        (
+            "A thousand reads a second, so that a stall of the server shows, as JSON",
+            "opcua-perf-client opc.tcp://192.0.2.2:4840 --rate 1000 --duration 1m --json=run.json",
+        ),
+        (
+            "What an application on the crate async-opcua gets",
+            "opcua-perf-client --loopback --reads 300000 --stack async-opcua --percentiles",
+        ),
+    ])
+)]
 #[command(group(ArgGroup::new("server").required(true).args(["url", "loopback"])))]
-struct Args {
+pub(super) struct Args {
     /// The server, for example `opc.tcp://localhost:4840`
     #[arg(value_name = "endpoint-url")]
     url: Option<EndpointUrl>,

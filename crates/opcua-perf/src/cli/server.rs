@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use clap::Parser;
 use opcua::crypto::SecurityPolicy;
-use perf_core::cli::{CpuArgs, note, run_main};
+use perf_core::cli::{CpuArgs, after_help, note, run_main};
 use perf_core::exit::{Exit, Failure};
 use perf_core::runtime::{Interrupt, Wait, current_thread, on_own_thread, run_to_end};
 
-use super::{identity, no_runtime};
+use super::{identity, no_runtime, version_with};
 use crate::endpoint::EndpointUrl;
 use crate::policy::Policy;
 use crate::server::{Server, ServerConfig, Users};
+use crate::stack::StackKind;
 
 const TOOL: &str = "opcua-perf-server";
 
@@ -21,8 +22,30 @@ const TOOL: &str = "opcua-perf-server";
 ///
 /// Serves any OPC UA client until Ctrl-C. Events are written to stderr.
 #[derive(Debug, Parser)]
-#[command(name = TOOL, version)]
-struct Args {
+#[command(
+    name = TOOL,
+    version,
+    long_version = version_with(&[StackKind::Raw]),
+    after_long_help = after_help(&[
+        (
+            "For any client that can reach this box",
+            "opcua-perf-server",
+        ),
+        (
+            "For this box alone, on a free port that is told on stderr",
+            "opcua-perf-server --listen opc.tcp://127.0.0.1:0",
+        ),
+        (
+            "With encryption, for clients that log in",
+            "opcua-perf-server --security-policy None,Basic256Sha256 --user-file users.txt",
+        ),
+        (
+            "Beside other work: without spinning",
+            "opcua-perf-server --no-spin --max-sessions 10",
+        ),
+    ])
+)]
+pub(super) struct Args {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "URL", default_value = "opc.tcp://0.0.0.0:4840")]
     listen: EndpointUrl,

@@ -5,5 +5,6 @@ mod bad_input;
 mod common;
 #[cfg(unix)]
 mod ends;
+mod help;
 mod hostile;
 mod pair;

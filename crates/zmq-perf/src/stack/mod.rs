@@ -286,6 +286,8 @@ pub(crate) use on_stack;
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn choose(stack: Option<StackName>, endpoint: &str, curve: bool) -> Result<Carrier, Refusal> {
@@ -321,7 +323,11 @@ mod tests {
 
     #[test]
     fn the_versions_are_those_of_the_lock_file() {
-        let lock = include_str!("../../../../Cargo.lock");
+        // The workspace's, or in a package its own.
+        let lock = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .find_map(|folder| std::fs::read_to_string(folder.join("Cargo.lock")).ok())
+            .unwrap();
         for (name, version) in [
             ("zeromq", zeromq::VERSION),
             #[cfg(feature = "omq")]

@@ -219,7 +219,7 @@ fn flags_that_there_are_not() {
 }
 
 #[test]
-fn help_and_version_go_to_stdout() {
+fn help_and_versions_go_to_stdout() {
     for tool in TOOLS {
         for flag in ["--help", "-h"] {
             let help = run(tool, &[flag]);
@@ -227,9 +227,33 @@ fn help_and_version_go_to_stdout() {
             assert_eq!(help.code, Some(0));
             let usage = format!("Usage: {tool} [OPTIONS] <");
             assert!(help.stdout.contains(&usage), "{help:?}");
+            let example = format!("\n    {tool} ");
+            assert_eq!(
+                help.stdout.contains(&example),
+                flag == "--help",
+                "the long help alone has examples: {help:?}"
+            );
         }
+        let line = format!("{tool} {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(run(tool, &["-V"]).succeeded(), line);
         let version = run(tool, &["--version"]);
-        let expected = format!("{tool} {}\n", env!("CARGO_PKG_VERSION"));
-        assert_eq!(version.succeeded(), expected);
+        let long = version.succeeded();
+        let (first, rest) = long.split_at(line.len());
+        assert_eq!(first, line);
+        let keys: Vec<_> = rest
+            .lines()
+            .filter_map(|line| line.split(": ").next())
+            .collect();
+        #[cfg(feature = "omq")]
+        let expected = [
+            "target",
+            "profile",
+            "stack zeromq",
+            "stack omq",
+            "stack raw",
+        ];
+        #[cfg(not(feature = "omq"))]
+        let expected = ["target", "profile", "stack zeromq", "stack raw"];
+        assert_eq!(keys, expected);
     }
 }
