@@ -14,3 +14,31 @@ lock() {
     exec {lock_fd}>"$cache/.$1.lock"
     flock "$lock_fd"
 }
+
+# debian PACKAGE...: installs those of them that are missing, as root or with sudo.
+debian() {
+    local missing=() package root=()
+    for package; do
+        [[ $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) == "install ok installed" ]] ||
+            missing+=("$package")
+    done
+    ((${#missing[@]})) || return 0
+    echo "apt-get install ${missing[*]}" >&2
+    ((EUID == 0)) || root=(sudo)
+    "${root[@]}" apt-get update -qq
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# venv FOLDER REQUIREMENTS: a Python environment with what the file names, made anew
+# when the file or the Python has changed.
+venv() {
+    local stamp
+    python3 -c 'import ensurepip, venv' 2>/dev/null || debian python3 python3-venv
+    stamp="$(python3 --version) $(sha256sum <"$2")"
+    current "$1/stamp" "$stamp" && return
+    echo "Python packages into $1" >&2
+    python3 -m venv --clear "$1"
+    "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"
+    printf '%s\n' "$stamp" >"$1/stamp"
+}
