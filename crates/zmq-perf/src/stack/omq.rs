@@ -66,6 +66,13 @@ const TURN_BYTES: usize = PIECE / 4 * 3;
 /// message costs so much that one more allocation does not show.
 const COUNTED_BYTES: usize = 16 << 10;
 
+/// What a connection over loopback may hold of messages of [`COUNTED_BYTES`] and
+/// more. The crate gives a whole message to the system at once, and Linux sends
+/// more than a [`PIECE`] of that in a way that takes twice as long; a socket
+/// whose buffer is soon full takes it piece by piece. On a network the system's
+/// own choice, which grows with the round trip, is the better one.
+const LOOPBACK_BUFFER: usize = PIECE / 2 * 3;
+
 /// Which end of a connection a socket is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -114,11 +121,7 @@ fn secured(options: Options, keys: &Keys, side: Side) -> Options {
     }
 }
 
-fn open(kind: SocketType, socket: &Socket, side: Side) -> Step<omq_tokio::Socket> {
-    open_with(kind, options(socket, side))
-}
-
-fn open_with(kind: SocketType, options: Options) -> Step<omq_tokio::Socket> {
+fn open(kind: SocketType, options: Options) -> Step<omq_tokio::Socket> {
     omq_tokio::Socket::try_new(kind, options).map_err(|error| run_error(&error))
 }
 
@@ -143,7 +146,14 @@ fn bind_error(error: OmqError) -> StackError {
 /// Connects, however late the peer starts, and waits until both have agreed.
 async fn connect(kind: SocketType, socket: &Socket) -> Step<(Connected, MonitorStream)> {
     let address = peer_address(&socket.endpoint).await?;
-    let end = open(kind, socket, Side::Connect)?;
+    let mut options = options(socket, Side::Connect);
+    if kind == SocketType::Push
+        && socket.size >= COUNTED_BYTES
+        && over_loopback(&socket.endpoint).await?
+    {
+        options = options.send_buffer_size(LOOPBACK_BUFFER);
+    }
+    let end = open(kind, options)?;
     let mut events = end.monitor();
     end.connect(address)
         .await
@@ -162,6 +172,15 @@ async fn connect(kind: SocketType, socket: &Socket) -> Step<(Connected, MonitorS
     };
     let seen = end.connections_generation();
     Ok((Connected { socket: end, seen }, events))
+}
+
+/// Whether the peer is on this machine and yet connected by tcp.
+async fn over_loopback(endpoint: &Endpoint) -> Step<bool> {
+    let Endpoint::Tcp { host, port } = endpoint else {
+        return Ok(false);
+    };
+    let addresses = transport::peer_addresses(host, *port).await?;
+    Ok(addresses.iter().all(|address| address.ip().is_loopback()))
 }
 
 /// The endpoint in the crate's words; a host name is looked up here first, so
@@ -262,7 +281,7 @@ struct Bound {
 
 impl Bound {
     async fn open(kind: SocketType, socket: &Socket) -> Step<(Self, Endpoint)> {
-        let end = open(kind, socket, Side::Bind)?;
+        let end = open(kind, options(socket, Side::Bind))?;
         tokio::spawn(tell_refusals(socket.tool, end.monitor()));
         let mut file = None;
         let endpoint = match &socket.endpoint {

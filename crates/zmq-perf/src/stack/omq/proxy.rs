@@ -8,7 +8,7 @@ use bytes::Bytes;
 use omq_tokio::{Message, Options, Proxy, SocketType};
 use perf_core::units::count;
 
-use super::{BATCH, bind, check, open_with, payload, peer_address, run_error};
+use super::{BATCH, bind, check, open, payload, peer_address, run_error};
 use crate::endpoint::Endpoint;
 use crate::stack::{Socket, StackError, Step};
 
@@ -22,7 +22,7 @@ fn options(size: usize) -> Options {
 }
 
 async fn connect(kind: SocketType, socket: &Socket) -> Step<omq_tokio::Socket> {
-    let end = open_with(kind, options(socket.size))?;
+    let end = open(kind, options(socket.size))?;
     end.connect(peer_address(&socket.endpoint).await?)
         .await
         .map_err(|error| run_error(&error))?;
@@ -84,11 +84,11 @@ impl Forwarder {
     /// # Errors
     /// When one of them is taken.
     pub async fn bind(publishers: &[Endpoint], subscribers: &Endpoint, size: usize) -> Step<Self> {
-        let frontend = open_with(SocketType::XSub, options(size))?;
+        let frontend = open(SocketType::XSub, options(size))?;
         for endpoint in publishers {
             bind(&frontend, peer_address(endpoint).await?).await?;
         }
-        let backend = open_with(SocketType::XPub, options(size))?;
+        let backend = open(SocketType::XPub, options(size))?;
         bind(&backend, peer_address(subscribers).await?).await?;
         Ok(Self { frontend, backend })
     }
