@@ -100,6 +100,11 @@ class Peer:
             await asyncio.sleep(POLL_S)
         raise Failed(f"`{self.name}` did not {what} within {START_S:.0f} s")
 
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal to the program, if it still runs."""
+        if self.code is None:
+            self._process.send_signal(number)
+
     async def kill(self) -> None:
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):

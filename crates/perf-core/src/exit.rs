@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(codes, [0, 1, 2, 130]);
         let listed: Vec<u8> = TABLE
             .lines()
-            .filter_map(|line| line.split_whitespace().next()?.parse().ok())
+            .filter_map(|line| line.split_whitespace().next()?.parse::<u8>().ok())
             .collect();
         assert_eq!(listed, codes);
     }

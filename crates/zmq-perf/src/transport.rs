@@ -90,7 +90,10 @@ pub enum Listener {
 pub async fn bind(endpoint: &Endpoint) -> Result<(Listener, Endpoint), TransportError> {
     match endpoint {
         Endpoint::Tcp { host, port } => bind_tcp(host, *port).await,
+        #[cfg(unix)]
         Endpoint::Ipc(name) => bind_ipc(name).await,
+        #[cfg(not(unix))]
+        Endpoint::Ipc(_) => Err(TransportError::NoIpc),
         Endpoint::Inproc(_) => Err(TransportError::Inproc),
     }
 }
@@ -259,16 +262,12 @@ pub async fn free_path(name: &IpcName) -> Result<PathBuf, TransportError> {
     Ok(path)
 }
 
-#[cfg(not(unix))]
-async fn bind_ipc(_: &IpcName) -> Result<(Listener, Endpoint), TransportError> {
-    Err(TransportError::NoIpc)
-}
-
 /// There is no ipc here.
 ///
 /// # Errors
 /// Always.
 #[cfg(not(unix))]
+#[expect(clippy::unused_async, reason = "where there is ipc, it waits")]
 pub async fn free_path(_: &IpcName) -> Result<PathBuf, TransportError> {
     Err(TransportError::NoIpc)
 }
@@ -403,6 +402,13 @@ pub fn may_come(error: &io::Error) -> bool {
             | K::HostUnreachable
             | K::NetworkUnreachable
     )
+}
+
+/// Whether a failed attempt to connect says that this system has no Unix
+/// sockets: a Windows before 10, and wine (`WSAEAFNOSUPPORT`).
+#[must_use]
+pub fn no_such_sockets(error: &io::Error) -> bool {
+    cfg!(windows) && error.raw_os_error() == Some(10047)
 }
 
 #[cfg(test)]

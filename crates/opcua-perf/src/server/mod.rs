@@ -94,6 +94,11 @@ pub struct ServerConfig {
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
+    /// Something else listens there. Systems say that in words of their own.
+    #[error(
+        "cannot listen on {0}: the address is in use; end the program that holds it, or use another"
+    )]
+    InUse(EndpointUrl),
     /// The address could not be bound.
     #[error("cannot listen on {url}")]
     Listen {
@@ -166,9 +171,12 @@ impl Server {
             None if secure => Some(Identity::generate(&application_uri, name)?),
             identity => identity,
         };
-        let failed = |source| ServerError::Listen {
-            url: listen.clone(),
-            source,
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => ServerError::InUse(listen.clone()),
+            _ => ServerError::Listen {
+                url: listen.clone(),
+                source,
+            },
         };
         let listener = TcpListener::bind((listen.host(), listen.port()))
             .await

@@ -261,7 +261,11 @@ fn an_address_in_use() {
     let mut command = crate::common::server_program();
     command.args(["--listen", &server.url]);
     let ended = crate::common::Running::start(command).end();
-    assert_fails(&ended, 1, &["cannot listen on", &server.url, "in use"]);
+    assert_fails(
+        &ended,
+        1,
+        &["cannot listen on", &server.url, "the address is in use; "],
+    );
 }
 
 #[test]

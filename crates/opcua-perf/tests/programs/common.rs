@@ -118,6 +118,7 @@ impl Running {
     }
 
     /// Waits for a line on stdout that holds `part`.
+    #[cfg(unix)]
     pub(crate) fn stdout_line(&self, part: &str) -> String {
         find(&self.stdout, part).unwrap_or_else(|| {
             panic!(

@@ -1,8 +1,6 @@
 //! Ends that stop, vanish, or come in numbers.
 
-use std::time::Duration;
-
-use crate::common::{Deadline, TestServer};
+use crate::common::TestServer;
 use opcua_perf::read_speed_text::HEADER;
 
 #[test]
@@ -156,10 +154,10 @@ fn cpu_ticks(pid: u32) -> u64 {
 /// are 10 ms) over a second.
 #[cfg(target_os = "linux")]
 fn wait_until_idle(pid: u32) {
-    let deadline = Deadline::new();
+    let deadline = crate::common::Deadline::new();
     loop {
         let before = cpu_ticks(pid);
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(std::time::Duration::from_secs(1));
         if cpu_ticks(pid) - before <= 2 {
             return;
         }

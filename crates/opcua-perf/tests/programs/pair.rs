@@ -164,6 +164,8 @@ fn too_many_nodes_are_refused_with_the_servers_limit() {
     }
 }
 
+// Windows has no name for the stdout of a process.
+#[cfg(unix)]
 #[test]
 fn a_warm_up_is_in_no_row() {
     let server = TestServer::start(&[]);

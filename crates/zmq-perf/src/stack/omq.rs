@@ -15,8 +15,8 @@ use bytes::Bytes;
 use omq_tokio::endpoint::Host as OmqHost;
 use omq_tokio::{
     CurveKeypair, CurvePublicKey, CurveSecretKey, DisconnectReason, Endpoint as OmqEndpoint,
-    Error as OmqError, IpcPath, Message, MonitorEvent, MonitorRecvError, MonitorStream, Options,
-    SocketType, TrySendError,
+    Error as OmqError, Message, MonitorEvent, MonitorRecvError, MonitorStream, Options, SocketType,
+    TrySendError,
 };
 use perf_core::cli::note;
 use perf_core::load::Progress;
@@ -219,7 +219,9 @@ fn no_zone() -> StackError {
     reason = "elsewhere there is no ipc to be had"
 )]
 fn ipc_address(path: &std::path::Path) -> Step<OmqEndpoint> {
-    Ok(OmqEndpoint::Ipc(IpcPath::Filesystem(path.to_owned())))
+    Ok(OmqEndpoint::Ipc(omq_tokio::IpcPath::Filesystem(
+        path.to_owned(),
+    )))
 }
 
 #[cfg(not(unix))]

@@ -60,6 +60,9 @@ async fn connect<S: ::zeromq::Socket>(endpoint: &Endpoint) -> Step<S> {
             Err(ZmqError::Network(error)) if transport::may_come(&error) => {
                 tokio::time::sleep(transport::RETRY_PAUSE).await;
             }
+            Err(ZmqError::Network(error)) if transport::no_such_sockets(&error) => {
+                return Err(TransportError::NoIpc.into());
+            }
             Err(error) if hung_up(&error) => {
                 tokio::time::sleep(transport::RETRY_PAUSE).await;
             }

@@ -2,7 +2,6 @@
 
 use std::net::TcpListener;
 
-use super::support::place::{Place, Transport};
 use super::support::text::lines;
 use super::support::{Kind, Stack, assert_line};
 
@@ -100,6 +99,7 @@ fn an_address_in_use(stack: Stack) {
 mod ipc {
     use std::os::unix::net::UnixListener;
 
+    use super::super::support::place::{Place, Transport};
     use super::*;
 
     on_each_stack! {

@@ -82,6 +82,7 @@ impl Kind {
     }
 
     /// What the tools call one operation.
+    #[cfg(unix)]
     pub(crate) const fn unit(self) -> &'static str {
         match self {
             Self::Latency => "round trips",
@@ -235,6 +236,7 @@ impl Tool {
     }
 
     /// Ends it without giving it a chance to say a word (SIGKILL).
+    #[cfg(unix)]
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -22,6 +22,7 @@ impl Transport {
 /// An endpoint to bind and, where it is no wildcard, to connect to.
 pub(crate) struct Place {
     pub(crate) endpoint: String,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "held until it is dropped"))]
     directory: TempDir,
     _held: Option<Socket>,
 }
@@ -78,6 +79,7 @@ impl Place {
     }
 
     /// A path of its own.
+    #[cfg(unix)]
     pub(crate) fn path(&self) -> std::path::PathBuf {
         self.directory.path().join("s")
     }
