@@ -42,9 +42,25 @@ pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> 
 /// # Errors
 /// When the system has no descriptors left for the event queue.
 pub fn current_thread(wait: Wait) -> io::Result<Runtime> {
-    keep_freed_memory();
     let mut builder = Builder::new_current_thread();
-    builder.enable_all();
+    builder.enable_io();
+    build(builder, wait)
+}
+
+/// The same for ends that nothing reaches from outside their process: it has
+/// timers, but no sockets, files or signals. Another thread wakes it without a
+/// system call when it spins, and it looks at nothing of the system's between
+/// two turns.
+///
+/// # Errors
+/// As [`current_thread`].
+pub fn current_thread_without_io(wait: Wait) -> io::Result<Runtime> {
+    build(Builder::new_current_thread(), wait)
+}
+
+fn build(mut builder: Builder, wait: Wait) -> io::Result<Runtime> {
+    keep_freed_memory();
+    builder.enable_time();
     if wait != Wait::Sleep {
         builder.event_interval(1);
     }
@@ -92,15 +108,37 @@ impl Interrupt {
     /// # Errors
     /// When the system refuses the handler.
     pub fn install() -> io::Result<Self> {
-        let signal = Signals::install()?;
+        let signals = Signals::install()?;
         let (sender, receiver) = watch::channel(false);
-        tokio::spawn(async move {
-            signal.wait().await;
-            // Nobody left to tell is fine: the tool is ending anyway.
-            let _ = sender.send(true);
-            sender.closed().await;
-        });
+        tokio::spawn(async move { signals.tell(&sender).await });
         Ok(Self(receiver))
+    }
+
+    /// The same, with a thread that waits for them: for a runtime without I/O.
+    ///
+    /// # Errors
+    /// As [`Interrupt::install`], or when the system has no thread left.
+    pub fn install_on_own_thread() -> io::Result<Self> {
+        let (tell, told) = std::sync::mpsc::channel();
+        let wait = move || {
+            let (sender, receiver) = watch::channel(false);
+            let installed = current_thread(Wait::Sleep).and_then(|runtime| {
+                let _context = runtime.enter();
+                Signals::install().map(|signals| (runtime, signals))
+            });
+            let (runtime, signals) = match installed {
+                Ok(installed) => installed,
+                // Who asked waits for it.
+                Err(error) => return drop(tell.send(Err(error))),
+            };
+            drop(tell.send(Ok(Self(receiver))));
+            runtime.block_on(signals.tell(&sender));
+        };
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(wait)?;
+        told.recv()
+            .map_err(|_| io::Error::other("the signals' thread panicked"))?
     }
 
     /// An interrupt that comes when the sender says `true`; for ends of a
@@ -122,6 +160,16 @@ impl Interrupt {
             // The sender is gone without an interrupt: none will come.
             std::future::pending::<()>().await;
         }
+    }
+}
+
+impl Signals {
+    /// Says `true` when one comes, and stays until nobody listens.
+    async fn tell(self, sender: &watch::Sender<bool>) {
+        self.wait().await;
+        // Nobody left to tell is fine: the tool is ending anyway.
+        let _ = sender.send(true);
+        sender.closed().await;
     }
 }
 

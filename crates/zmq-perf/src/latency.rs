@@ -132,7 +132,7 @@ async fn both<S: Stack>(
     let (tell, told) = tokio::sync::oneshot::channel();
     let theirs = (socket.clone(), patience.uninterrupted());
     let their_plan = Plan::bare(RunLimit::Endless, plan.show.wording);
-    let other = OtherEnd::start(place, patience.cpu.clone(), move || async move {
+    let other = OtherEnd::start(place, patience.threads.clone(), move || async move {
         let on_bound = |bound: &Endpoint| {
             // Nobody listens any more when this process is ending.
             let _ = tell.send(bound.clone());

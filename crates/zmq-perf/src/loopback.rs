@@ -5,12 +5,11 @@
 use std::io;
 use std::thread::Builder;
 
-use perf_core::cli::CpuArgs;
-use perf_core::runtime::{current_thread, run_to_end};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
 use crate::error::{Ended, Error};
+use crate::session::Threads;
 
 /// The endpoint that the binding end of a loopback takes.
 pub(crate) const ENDPOINT: &str = "tcp://127.0.0.1:*";
@@ -41,7 +40,7 @@ impl OtherEnd {
     /// Starts it; on its own thread it waits as the first end does.
     pub(crate) fn start<F>(
         place: Place,
-        cpu: CpuArgs,
+        threads: Threads,
         make: impl FnOnce() -> F + Send + 'static,
     ) -> Result<Self, Error>
     where
@@ -54,7 +53,7 @@ impl OtherEnd {
             Place::OwnThread => {
                 Builder::new()
                     .name("other-end".to_owned())
-                    .spawn(move || tell(on_own_runtime(&cpu, make)))
+                    .spawn(move || tell(threads.run(1, make).map_err(Ended::from).flatten()))
                     .map_err(Error::Runtime)?;
             }
             Place::SameThread => {
@@ -73,13 +72,4 @@ impl OtherEnd {
             .await
             .map_err(|_| Error::Runtime(io::Error::other("the other end's thread panicked")))?
     }
-}
-
-fn on_own_runtime<F>(cpu: &CpuArgs, make: impl FnOnce() -> F) -> Result<(), Ended>
-where
-    F: Future<Output = Result<(), Ended>>,
-{
-    cpu.pin(1).map_err(Error::Cpu)?;
-    let runtime = current_thread(cpu.wait()).map_err(Error::Runtime)?;
-    run_to_end(runtime, make())
 }

@@ -6,7 +6,6 @@
 //! and the clock starts before the publishers do: their start and the first
 //! message's way are in the time.
 
-use perf_core::cli::CpuArgs;
 use perf_core::limit::RunLimit;
 use perf_core::load::Operation;
 use perf_core::measure::{Plan, measure};
@@ -15,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use crate::endpoint::Endpoint;
 use crate::error::{Ended, Error};
 use crate::loopback::{OtherEnd, Place};
-use crate::session::{self, Measured, Patience};
+use crate::session::{self, Measured, Patience, Threads};
 use crate::stack::omq::proxy::{Forwarder, Publisher, Subscriber};
 use crate::stack::{Socket, StackError};
 use crate::throughput::done;
@@ -47,7 +46,7 @@ impl<F: FnOnce() -> Result<(), Error>> Operation for Receive<F> {
 /// result.
 pub async fn receive(socket: &Socket, plan: &Plan, patience: &Patience) -> Result<Measured, Ended> {
     let (stop, stopped) = watch::channel(false);
-    let mut others = vec![forward(socket, patience.cpu.clone(), stopped.clone()).await?];
+    let mut others = vec![forward(socket, patience.threads.clone(), stopped.clone()).await?];
     let nothing = done(0, plan.limit);
     let end = session::connect(socket, patience, nothing, Subscriber::connect(socket)).await?;
     let start = || {
@@ -59,7 +58,7 @@ pub async fn receive(socket: &Socket, plan: &Plan, patience: &Patience) -> Resul
             others.push(flood(
                 publisher,
                 plan.limit,
-                patience.cpu.clone(),
+                patience.threads.clone(),
                 stopped.clone(),
             )?);
         }
@@ -89,12 +88,12 @@ pub async fn receive(socket: &Socket, plan: &Plan, patience: &Patience) -> Resul
 /// Starts the proxy on its own thread; returns when it is bound.
 async fn forward(
     socket: &Socket,
-    cpu: CpuArgs,
+    threads: Threads,
     mut stop: watch::Receiver<bool>,
 ) -> Result<OtherEnd, Ended> {
     let (tell, told) = oneshot::channel();
     let (subscribers, size) = (socket.endpoint.clone(), socket.size);
-    let proxy = OtherEnd::start(Place::OwnThread, cpu, move || async move {
+    let proxy = OtherEnd::start(Place::OwnThread, threads, move || async move {
         let publishers = PUBLISHERS.map(|name| Endpoint::Inproc(name.to_owned()));
         let forwarder = Forwarder::bind(&publishers, &subscribers, size)
             .await
@@ -120,10 +119,10 @@ async fn forward(
 fn flood(
     socket: Socket,
     limit: RunLimit,
-    cpu: CpuArgs,
+    threads: Threads,
     mut stop: watch::Receiver<bool>,
 ) -> Result<OtherEnd, Error> {
-    OtherEnd::start(Place::OwnThread, cpu, move || async move {
+    OtherEnd::start(Place::OwnThread, threads, move || async move {
         let publish = async {
             let mut publisher = Publisher::connect(&socket).await?;
             let mut sent = 0;

@@ -8,7 +8,7 @@ use perf_core::cli::{CpuArgs, note};
 use perf_core::limit::{RunLimit, StopReason};
 use perf_core::load::Operation;
 use perf_core::measure::{Finished, Halt, Plan, measure};
-use perf_core::runtime::{Interrupt, Watch};
+use perf_core::runtime::{Interrupt, Watch, current_thread, current_thread_without_io, run_to_end};
 
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
@@ -28,8 +28,63 @@ pub struct Patience {
     pub interrupt: Interrupt,
     /// `--timeout`
     pub timeout: Option<Duration>,
-    /// How it waits, and where: for an end that starts another.
-    pub cpu: CpuArgs,
+    /// For an end that starts another.
+    pub threads: Threads,
+}
+
+/// The threads of a tool, each with a runtime of its own.
+#[derive(Debug, Clone)]
+pub struct Threads {
+    /// How they wait, and where they run.
+    cpu: CpuArgs,
+    /// Whether nothing from outside the process reaches them.
+    inproc: bool,
+}
+
+impl Threads {
+    /// Of ends that other processes reach.
+    #[must_use]
+    pub const fn between(cpu: CpuArgs) -> Self {
+        let inproc = false;
+        Self { cpu, inproc }
+    }
+
+    /// Of ends that are all in this process, and need no I/O.
+    #[must_use]
+    pub const fn within(cpu: CpuArgs) -> Self {
+        let inproc = true;
+        Self { cpu, inproc }
+    }
+
+    /// Runs the first or another thread's `work` on the calling one, from here
+    /// on where it belongs.
+    ///
+    /// # Errors
+    /// When the thread cannot be pinned, or there is no runtime to be had.
+    pub(crate) fn run<F: Future>(
+        &self,
+        thread: usize,
+        work: impl FnOnce() -> F,
+    ) -> Result<F::Output, Error> {
+        self.cpu.pin(thread).map_err(Error::Cpu)?;
+        let wait = self.cpu.wait();
+        let runtime = if self.inproc {
+            current_thread_without_io(wait)
+        } else {
+            current_thread(wait)
+        };
+        Ok(run_to_end(runtime.map_err(Error::Runtime)?, work()))
+    }
+
+    /// Takes the signals over. Inside a runtime of theirs.
+    pub(crate) fn interrupt(&self) -> Result<Interrupt, Error> {
+        let installed = if self.inproc {
+            Interrupt::install_on_own_thread()
+        } else {
+            Interrupt::install()
+        };
+        installed.map_err(Error::Runtime)
+    }
 }
 
 impl Patience {
@@ -58,7 +113,7 @@ impl Patience {
         Self {
             interrupt: Interrupt::never(),
             timeout: self.timeout,
-            cpu: self.cpu.clone(),
+            threads: self.threads.clone(),
         }
     }
 }

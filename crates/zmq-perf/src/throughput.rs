@@ -170,7 +170,7 @@ async fn both<S: Stack>(
             endpoint: bound.clone(),
             ..socket.clone()
         };
-        let cpu = patience.cpu.clone();
+        let threads = patience.threads.clone();
         let patience = patience.uninterrupted();
         let send = move || async move {
             let mut sent = send::<S>(&theirs, &their_plan, &patience, fill).await?;
@@ -180,7 +180,7 @@ async fn both<S: Stack>(
             sent.ended(done(sent.completed(), their_plan.limit))
                 .map_or(Ok(()), Err)
         };
-        other = Some(OtherEnd::start(place, cpu, send)?);
+        other = Some(OtherEnd::start(place, threads, send)?);
         Ok(())
     };
     let measured = receive::<S>(socket, plan, patience, visit, start).await?;

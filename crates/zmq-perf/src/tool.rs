@@ -12,7 +12,7 @@ use perf_core::measure::{Finished, Plan};
 use perf_core::monitor::{Show, Wording};
 use perf_core::report::outputs::{Outputs, Table};
 use perf_core::report::{IntervalReport, Outcome, Peer, Report};
-use perf_core::runtime::{Interrupt, current_thread, on_own_thread, run_to_end};
+use perf_core::runtime::on_own_thread;
 use perf_core::summary::{LatencySummary, Throughput, mean};
 use perf_core::units::{count, float, nanos};
 use perf_core::warning::{Doubts, Warning, few_samples};
@@ -26,7 +26,7 @@ use crate::curve::Keys;
 use crate::endpoint::Endpoint;
 use crate::error::{Done, Ended, Error};
 use crate::loopback::Place;
-use crate::session::{Measured, Patience};
+use crate::session::{Measured, Patience, Threads};
 use crate::stack::{Carrier, Socket, Stack, StackError, on_stack};
 use crate::stamp::{Delays, Ignore, SendTime, Zeros};
 use crate::{latency, libzmq_text, throughput};
@@ -45,11 +45,15 @@ pub fn local_lat() -> ExitCode {
         let mut tool = Tool::open(&args.report, None, &plan, &args.cpu)?;
         let mut socket = tool.socket(carrier, args.endpoint, args.size, curve, &args.patience);
         tool.peers(&mut socket, args.peers, 1)?;
-        let served = run(&args.patience, &args.cpu, async |patience| {
-            on_stack!(carrier, S => {
-                latency::reply::<S>(&socket, &plan, patience, |_| ()).await
-            })
-        });
+        let served = run(
+            &args.patience,
+            &Threads::between(args.cpu),
+            async |patience| {
+                on_stack!(carrier, S => {
+                    latency::reply::<S>(&socket, &plan, patience, |_| ()).await
+                })
+            },
+        );
         tool.conclude(served, latency::done, |_, _| None)
     })
 }
@@ -68,13 +72,17 @@ pub fn remote_lat() -> ExitCode {
         let mut tool = Tool::open(&args.report, Some(&args.distribution), &plan, &args.cpu)?;
         let mut socket = tool.socket(carrier, endpoint, args.size, curve, &args.patience);
         tool.peers(&mut socket, args.peers, if loopback { 2 } else { 1 })?;
-        let measured = run(&args.patience, &args.cpu, async |patience| {
-            on_stack!(carrier, S => if loopback {
-                latency::loopback::<S>(&socket, &plan, patience, Place::OwnThread).await
-            } else {
-                latency::request::<S>(&socket, &plan, patience).await
-            })
-        });
+        let measured = run(
+            &args.patience,
+            &Threads::between(args.cpu),
+            async |patience| {
+                on_stack!(carrier, S => if loopback {
+                    latency::loopback::<S>(&socket, &plan, patience, Place::OwnThread).await
+                } else {
+                    latency::request::<S>(&socket, &plan, patience).await
+                })
+            },
+        );
         tool.conclude(measured, latency::done, |tool, measured| {
             let trips = measured.completed();
             let line = tool.latency(measured);
@@ -98,7 +106,7 @@ pub fn inproc_lat() -> ExitCode {
         let told = tool.before(header)?;
         let measured = run(
             &args.patience,
-            &args.cpu,
+            &Threads::within(args.cpu),
             async |patience| on_stack!(carrier, S => latency::loopback::<S>(&socket, &plan, patience, place).await),
         );
         tool.conclude(measured, latency::done, |tool, measured| {
@@ -125,20 +133,24 @@ pub fn local_thr() -> ExitCode {
         let mut socket = tool.socket(carrier, endpoint, size, curve, &args.patience);
         tool.peers(&mut socket, args.peers, if loopback { 2 } else { 1 })?;
         let mut delays = args.stamp.then(Delays::new);
-        let measured = run(&args.patience, &args.cpu, async |patience| {
-            let bound = |_: &Endpoint| Ok(());
-            on_stack!(carrier, S => match (loopback, &mut delays) {
-                (false, None) => {
-                    throughput::receive::<S>(&socket, &plan, patience, &mut Ignore, bound).await
-                }
-                (false, Some(delays)) => {
-                    throughput::receive::<S>(&socket, &plan, patience, delays, bound).await
-                }
-                (true, delays) => {
-                    flood::<S>(&socket, &plan, patience, delays, Place::OwnThread).await
-                }
-            })
-        });
+        let measured = run(
+            &args.patience,
+            &Threads::between(args.cpu),
+            async |patience| {
+                let bound = |_: &Endpoint| Ok(());
+                on_stack!(carrier, S => match (loopback, &mut delays) {
+                    (false, None) => {
+                        throughput::receive::<S>(&socket, &plan, patience, &mut Ignore, bound).await
+                    }
+                    (false, Some(delays)) => {
+                        throughput::receive::<S>(&socket, &plan, patience, delays, bound).await
+                    }
+                    (true, delays) => {
+                        flood::<S>(&socket, &plan, patience, delays, Place::OwnThread).await
+                    }
+                })
+            },
+        );
         tool.delays = delays;
         tool.conclude(measured, throughput::done, |tool, measured| {
             let lines = tool.throughput(measured, size);
@@ -165,7 +177,7 @@ pub fn inproc_thr() -> ExitCode {
         let told = tool.before(header)?;
         let measured = run(
             &args.patience,
-            &args.cpu,
+            &Threads::within(args.cpu),
             async |patience| on_stack!(carrier, S => flood::<S>(&socket, &plan, patience, &mut delays, place).await),
         );
         tool.delays = delays;
@@ -191,9 +203,11 @@ pub fn proxy_thr() -> ExitCode {
         let socket = tool.socket(carrier, endpoint, size, None, &args.patience);
         let header = |messages| libzmq_text::throughput_header(size, messages);
         let told = tool.before(header)?;
-        let measured = run(&args.patience, &args.cpu, async |patience| {
-            crate::proxy::receive(&socket, &plan, patience).await
-        });
+        let measured = run(
+            &args.patience,
+            &Threads::within(args.cpu),
+            async |patience| crate::proxy::receive(&socket, &plan, patience).await,
+        );
         tool.conclude(measured, throughput::done, |tool, measured| {
             let lines = tool.throughput(measured, size);
             let header = told.map_or_else(|| header(measured.completed()), |()| String::new());
@@ -234,13 +248,17 @@ pub fn remote_thr() -> ExitCode {
         tool.setting("stamp", args.stamp);
         let mut socket = tool.socket(carrier, args.endpoint, size, curve, &args.patience);
         tool.peers(&mut socket, args.peers, 1)?;
-        let sent = run(&args.patience, &args.cpu, async |patience| {
-            on_stack!(carrier, S => if args.stamp {
-                throughput::send::<S>(&socket, &plan, patience, SendTime::new()).await
-            } else {
-                throughput::send::<S>(&socket, &plan, patience, Zeros).await
-            })
-        });
+        let sent = run(
+            &args.patience,
+            &Threads::between(args.cpu),
+            async |patience| {
+                on_stack!(carrier, S => if args.stamp {
+                    throughput::send::<S>(&socket, &plan, patience, SendTime::new()).await
+                } else {
+                    throughput::send::<S>(&socket, &plan, patience, Zeros).await
+                })
+            },
+        );
         tool.conclude(sent, throughput::done, |tool, _| {
             tool.rate();
             None
@@ -616,24 +634,22 @@ impl Tool {
     }
 }
 
-/// Runs an end on a thread and a runtime of its own, which takes over the
-/// signals.
+/// Runs an end on a thread and a runtime of its own, with the signals taken
+/// over.
 fn run<T: Send>(
     patience: &PatienceArgs,
-    cpu: &CpuArgs,
+    threads: &Threads,
     work: impl AsyncFnOnce(&Patience) -> Result<T, Ended> + Send,
 ) -> Result<T, Ended> {
     let measured = on_own_thread(|| {
-        cpu.pin(0).map_err(Error::Cpu)?;
-        let runtime = current_thread(cpu.wait()).map_err(Error::Runtime)?;
-        run_to_end(runtime, async {
+        threads.run(0, || async {
             let patience = Patience {
-                interrupt: Interrupt::install().map_err(Error::Runtime)?,
+                interrupt: threads.interrupt()?,
                 timeout: patience.timeout,
-                cpu: cpu.clone(),
+                threads: threads.clone(),
             };
             work(&patience).await
-        })
+        })?
     });
     measured.map_err(Error::Runtime)?
 }
