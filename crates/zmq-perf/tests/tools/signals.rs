@@ -1,6 +1,8 @@
 //! Ctrl-C and SIGTERM end a tool at once; what was measured is still printed.
 
 use super::support::place::Place;
+#[cfg(all(feature = "omq", target_os = "linux"))]
+use super::support::start;
 use super::support::text::lines;
 use super::support::zmtp::{Listener, Peer};
 use super::support::{Ended, Kind, Signal, Stack};
@@ -159,6 +161,27 @@ fn a_loopback_in_mid_run(stack: Stack) {
         assert_eq!(all, 1_000_000_000);
         if cfg!(target_os = "linux") {
             assert_eq!(lines(kind, &ended.stdout).count, done);
+        }
+    }
+}
+
+/// Their runtimes have no I/O, and so no signals of their own.
+#[cfg(all(feature = "omq", target_os = "linux"))]
+#[test]
+fn the_ends_of_one_process_in_mid_run() {
+    for (name, kind) in [
+        ("inproc_lat", Kind::Latency),
+        ("inproc_thr", Kind::Throughput),
+        ("proxy_thr", Kind::Throughput),
+    ] {
+        for wait in [&[][..], &["--busy-poll"]] {
+            let tool = start(name, &[&["1", "1000000000"], wait].concat());
+            tool.works();
+            tool.signal(Signal::INT);
+            let ended = tool.end();
+            let (done, all) = interrupted(&ended, kind);
+            assert!(done > 0 && all == 1_000_000_000, "{ended:?}");
+            assert!(lines(kind, &ended.stdout).figure > 0.0, "{ended:?}");
         }
     }
 }

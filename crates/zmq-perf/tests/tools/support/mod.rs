@@ -152,7 +152,12 @@ pub(crate) fn whole(kind: Kind, local: Tool, remote: Tool) -> String {
 
 /// Starts a tool without more flags, for command lines that say it all.
 pub(crate) fn run(name: &'static str, arguments: &[&str]) -> Ended {
-    Tool::start(Stdio::piped(), name, arguments).end()
+    start(name, arguments).end()
+}
+
+/// The same, without waiting for its end.
+pub(crate) fn start(name: &'static str, arguments: &[&str]) -> Tool {
+    Tool::start(Stdio::piped(), name, arguments)
 }
 
 impl Tool {
