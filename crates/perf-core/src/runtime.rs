@@ -1,7 +1,7 @@
 //! tokio around a load loop: the runtime, signals, and the bound on silence.
 //!
 //! The only room of this crate that knows an async runtime. Nothing in it is
-//! on the timed path: signals and silence are watched by a task of their own,
+//! on the timed path: signals and silence are watched by a thread of its own,
 //! and the loop's task learns of them through one channel.
 
 use std::future::Future;
@@ -9,8 +9,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::load::Progress;
@@ -99,53 +100,50 @@ pub fn run_to_end<F: Future>(runtime: Runtime, work: F) -> F::Output {
 
 /// Ctrl-C and SIGTERM, from the moment of [`Interrupt::install`] on.
 #[derive(Debug, Clone)]
-pub struct Interrupt(watch::Receiver<bool>);
+pub struct Interrupt {
+    come: watch::Receiver<bool>,
+    /// Where a [`Watch`] watches: beside what is measured, so that no timer of
+    /// ours is set and cancelled each time that the measuring thread sleeps.
+    beside: Option<Handle>,
+}
 
 impl Interrupt {
     /// Takes the signals over from the system's default, which would end the
-    /// process without a report. Must be called inside a runtime.
+    /// process without a report. A thread of its own waits for them, as long as
+    /// somebody wants to know; to be called before the caller's is pinned.
     ///
     /// # Errors
-    /// When the system refuses the handler.
+    /// When the system refuses the handler, or has no thread left.
     pub fn install() -> io::Result<Self> {
-        let signals = Signals::install()?;
-        let (sender, receiver) = watch::channel(false);
-        tokio::spawn(async move { signals.tell(&sender).await });
-        Ok(Self(receiver))
-    }
-
-    /// The same, with a thread that waits for them: for a runtime without I/O.
-    ///
-    /// # Errors
-    /// As [`Interrupt::install`], or when the system has no thread left.
-    pub fn install_on_own_thread() -> io::Result<Self> {
         let (tell, told) = std::sync::mpsc::channel();
         let wait = move || {
-            let (sender, receiver) = watch::channel(false);
+            let (sender, come) = watch::channel(false);
             let installed = current_thread(Wait::Sleep).and_then(|runtime| {
                 let _context = runtime.enter();
-                Signals::install().map(|signals| (runtime, signals))
+                let signals = Signals::install()?;
+                Ok((runtime, signals))
             });
             let (runtime, signals) = match installed {
                 Ok(installed) => installed,
                 // Who asked waits for it.
                 Err(error) => return drop(tell.send(Err(error))),
             };
-            drop(tell.send(Ok(Self(receiver))));
+            let beside = Some(runtime.handle().clone());
+            drop(tell.send(Ok(Self { come, beside })));
             runtime.block_on(signals.tell(&sender));
         };
         std::thread::Builder::new()
-            .name("signals".to_owned())
+            .name("watching".to_owned())
             .spawn(wait)?;
         told.recv()
-            .map_err(|_| io::Error::other("the signals' thread panicked"))?
+            .map_err(|_| io::Error::other("the watching thread panicked"))?
     }
 
     /// An interrupt that comes when the sender says `true`; for ends of a
     /// measurement that live on another thread, and for tests.
     #[must_use]
-    pub fn from_channel(receiver: watch::Receiver<bool>) -> Self {
-        Self(receiver)
+    pub fn from_channel(come: watch::Receiver<bool>) -> Self {
+        Self { come, beside: None }
     }
 
     /// An interrupt that does not come, for who is ended by someone else.
@@ -156,9 +154,16 @@ impl Interrupt {
 
     /// Returns when the interrupt has come; at once if it came before.
     pub async fn wait(&mut self) {
-        if self.0.wait_for(|&come| come).await.is_err() {
+        if self.come.wait_for(|&come| come).await.is_err() {
             // The sender is gone without an interrupt: none will come.
             std::future::pending::<()>().await;
+        }
+    }
+
+    fn spawn(&self, watcher: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        match &self.beside {
+            Some(runtime) => runtime.spawn(watcher),
+            None => tokio::spawn(watcher),
         }
     }
 }
@@ -166,10 +171,14 @@ impl Interrupt {
 impl Signals {
     /// Says `true` when one comes, and stays until nobody listens.
     async fn tell(self, sender: &watch::Sender<bool>) {
-        self.wait().await;
-        // Nobody left to tell is fine: the tool is ending anyway.
-        let _ = sender.send(true);
-        sender.closed().await;
+        tokio::select! {
+            () = self.wait() => {
+                // Nobody left to tell is fine: the tool is ending anyway.
+                let _ = sender.send(true);
+                sender.closed().await;
+            }
+            () = sender.closed() => {}
+        }
     }
 }
 
@@ -257,7 +266,7 @@ impl Watch {
         let (stop, stopped) = oneshot::channel();
         let mut interrupt = self.interrupt.clone();
         let silence = self.silence;
-        let watcher = tokio::spawn(async move {
+        let watcher = self.interrupt.spawn(async move {
             let cause = tokio::select! {
                 () = interrupt.wait() => Stop::Interrupted,
                 stop = silent(silence, &progress) => stop,
