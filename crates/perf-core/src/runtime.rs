@@ -1,7 +1,7 @@
 //! tokio around a load loop: the runtime, signals, and the bound on silence.
 //!
 //! The only room of this crate that knows an async runtime. Nothing in it is
-//! on the timed path: signals and silence are watched by a thread of its own,
+//! on the timed path: signals and silence are watched by a task of their own,
 //! and the loop's task learns of them through one channel.
 
 use std::future::Future;
@@ -9,9 +9,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::load::Progress;
@@ -100,50 +99,53 @@ pub fn run_to_end<F: Future>(runtime: Runtime, work: F) -> F::Output {
 
 /// Ctrl-C and SIGTERM, from the moment of [`Interrupt::install`] on.
 #[derive(Debug, Clone)]
-pub struct Interrupt {
-    come: watch::Receiver<bool>,
-    /// Where a [`Watch`] watches: beside what is measured, so that no timer of
-    /// ours is set and cancelled each time that the measuring thread sleeps.
-    beside: Option<Handle>,
-}
+pub struct Interrupt(watch::Receiver<bool>);
 
 impl Interrupt {
     /// Takes the signals over from the system's default, which would end the
-    /// process without a report. A thread of its own waits for them, as long as
-    /// somebody wants to know; to be called before the caller's is pinned.
+    /// process without a report. Must be called inside a runtime.
     ///
     /// # Errors
-    /// When the system refuses the handler, or has no thread left.
+    /// When the system refuses the handler.
     pub fn install() -> io::Result<Self> {
+        let signals = Signals::install()?;
+        let (sender, receiver) = watch::channel(false);
+        tokio::spawn(async move { signals.tell(&sender).await });
+        Ok(Self(receiver))
+    }
+
+    /// The same, with a thread that waits for them: for a runtime without I/O.
+    ///
+    /// # Errors
+    /// As [`Interrupt::install`], or when the system has no thread left.
+    pub fn install_on_own_thread() -> io::Result<Self> {
         let (tell, told) = std::sync::mpsc::channel();
         let wait = move || {
-            let (sender, come) = watch::channel(false);
+            let (sender, receiver) = watch::channel(false);
             let installed = current_thread(Wait::Sleep).and_then(|runtime| {
                 let _context = runtime.enter();
-                let signals = Signals::install()?;
-                Ok((runtime, signals))
+                Signals::install().map(|signals| (runtime, signals))
             });
             let (runtime, signals) = match installed {
                 Ok(installed) => installed,
                 // Who asked waits for it.
                 Err(error) => return drop(tell.send(Err(error))),
             };
-            let beside = Some(runtime.handle().clone());
-            drop(tell.send(Ok(Self { come, beside })));
+            drop(tell.send(Ok(Self(receiver))));
             runtime.block_on(signals.tell(&sender));
         };
         std::thread::Builder::new()
-            .name("watching".to_owned())
+            .name("signals".to_owned())
             .spawn(wait)?;
         told.recv()
-            .map_err(|_| io::Error::other("the watching thread panicked"))?
+            .map_err(|_| io::Error::other("the signals' thread panicked"))?
     }
 
     /// An interrupt that comes when the sender says `true`; for ends of a
     /// measurement that live on another thread, and for tests.
     #[must_use]
-    pub fn from_channel(come: watch::Receiver<bool>) -> Self {
-        Self { come, beside: None }
+    pub fn from_channel(receiver: watch::Receiver<bool>) -> Self {
+        Self(receiver)
     }
 
     /// An interrupt that does not come, for who is ended by someone else.
@@ -154,16 +156,9 @@ impl Interrupt {
 
     /// Returns when the interrupt has come; at once if it came before.
     pub async fn wait(&mut self) {
-        if self.come.wait_for(|&come| come).await.is_err() {
+        if self.0.wait_for(|&come| come).await.is_err() {
             // The sender is gone without an interrupt: none will come.
             std::future::pending::<()>().await;
-        }
-    }
-
-    fn spawn(&self, watcher: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
-        match &self.beside {
-            Some(runtime) => runtime.spawn(watcher),
-            None => tokio::spawn(watcher),
         }
     }
 }
@@ -171,14 +166,10 @@ impl Interrupt {
 impl Signals {
     /// Says `true` when one comes, and stays until nobody listens.
     async fn tell(self, sender: &watch::Sender<bool>) {
-        tokio::select! {
-            () = self.wait() => {
-                // Nobody left to tell is fine: the tool is ending anyway.
-                let _ = sender.send(true);
-                sender.closed().await;
-            }
-            () = sender.closed() => {}
-        }
+        self.wait().await;
+        // Nobody left to tell is fine: the tool is ending anyway.
+        let _ = sender.send(true);
+        sender.closed().await;
     }
 }
 
@@ -266,7 +257,7 @@ impl Watch {
         let (stop, stopped) = oneshot::channel();
         let mut interrupt = self.interrupt.clone();
         let silence = self.silence;
-        let watcher = self.interrupt.spawn(async move {
+        let watcher = tokio::spawn(async move {
             let cause = tokio::select! {
                 () = interrupt.wait() => Stop::Interrupted,
                 stop = silent(silence, &progress) => stop,

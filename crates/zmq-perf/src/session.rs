@@ -75,6 +75,16 @@ impl Threads {
         };
         Ok(run_to_end(runtime.map_err(Error::Runtime)?, work()))
     }
+
+    /// Takes the signals over. Inside a runtime of theirs.
+    pub(crate) fn interrupt(&self) -> Result<Interrupt, Error> {
+        let installed = if self.inproc {
+            Interrupt::install_on_own_thread()
+        } else {
+            Interrupt::install()
+        };
+        installed.map_err(Error::Runtime)
+    }
 }
 
 impl Patience {

@@ -12,7 +12,7 @@ use perf_core::measure::{Finished, Plan};
 use perf_core::monitor::{Show, Wording};
 use perf_core::report::outputs::{Outputs, Table};
 use perf_core::report::{IntervalReport, Outcome, Peer, Report};
-use perf_core::runtime::{Interrupt, on_own_thread};
+use perf_core::runtime::on_own_thread;
 use perf_core::summary::{LatencySummary, Throughput, mean};
 use perf_core::units::{count, float, nanos};
 use perf_core::warning::{Doubts, Warning, few_samples};
@@ -641,11 +641,15 @@ fn run<T: Send>(
     threads: &Threads,
     work: impl AsyncFnOnce(&Patience) -> Result<T, Ended> + Send,
 ) -> Result<T, Ended> {
-    let patience = Patience {
-        interrupt: Interrupt::install().map_err(Error::Runtime)?,
-        timeout: patience.timeout,
-        threads: threads.clone(),
-    };
-    let measured = on_own_thread(|| threads.run(0, || work(&patience))?);
+    let measured = on_own_thread(|| {
+        threads.run(0, || async {
+            let patience = Patience {
+                interrupt: threads.interrupt()?,
+                timeout: patience.timeout,
+                threads: threads.clone(),
+            };
+            work(&patience).await
+        })?
+    });
     measured.map_err(Error::Runtime)?
 }

@@ -429,12 +429,16 @@ pub fn client() -> ExitCode {
         let url = url.cloned().ok_or_else(|| Failure::usage("no server"))?;
         let here = url.is_on_this_host();
         let doubts = Doubts::before();
-        let interrupt = Interrupt::install().map_err(no_runtime)?;
         let measured = on_own_thread(|| {
             plan.cpu.pin(0)?;
             let runtime = current_thread(plan.cpu.wait()).map_err(no_runtime)?;
             Ok::<_, Failure>(run_to_end(runtime, async {
-                Box::pin(Client::new(&plan, url, interrupt, quiet).run()).await
+                match Interrupt::install() {
+                    Ok(interrupt) => {
+                        Box::pin(Client::new(&plan, url, interrupt, quiet).run()).await
+                    }
+                    Err(error) => (Told::default(), Some(no_runtime(error).into())),
+                }
             }))
         });
         let (told, ended) = measured.map_err(no_runtime)??;

@@ -128,11 +128,11 @@ pub fn server() -> ExitCode {
         } else {
             spins
         };
-        let mut interrupt = Interrupt::install().map_err(no_runtime)?;
         let served = on_own_thread(|| {
             cpu.pin(0)?;
             let runtime = current_thread(wait).map_err(no_runtime)?;
             run_to_end(runtime, async {
+                let mut interrupt = Interrupt::install().map_err(no_runtime)?;
                 let server = Server::bind(config)
                     .await
                     .map_err(|error| Failure::run(&error))?;
